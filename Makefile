@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+# Tests start Python some hundred times, which takes half as long where compiled modules are kept.
+export PYTHONDONTWRITEBYTECODE :=
+
 .PHONY: demo test test-torch browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)

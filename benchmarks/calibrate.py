@@ -20,9 +20,8 @@ from eqsat.costs.measuring.microbenchmark import result_types
 from eqsat.costs.table.environment import cpu_model
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
-from eqsat.runtime.measure import interleaved
+from eqsat.language.terms import Attrs, Graph, Node, TensorType
+from eqsat.runtime.measure import clock_for, interleaved
 
 _PLANE = (256, 768)
 _CHAIN = 100
@@ -227,7 +226,7 @@ def _per_node(kinds: tuple[str, ...], threads: int, time_limit: float) -> float:
         name: backend.compile(_chain(kinds, length), threads=threads).bind(inputs)
         for name, length in (("once", _CHAIN), ("twice", 2 * _CHAIN))
     }
-    timings = interleaved(programs, clock="thread" if threads == 1 else "wall", time_limit=time_limit)
+    timings = interleaved(programs, clock=clock_for(threads), time_limit=time_limit)
     return (timings.median("twice") - timings.median("once")) / _CHAIN
 
 

@@ -11,7 +11,7 @@ import onnx
 from benchmarks.models import load
 from eqsat import cli
 from eqsat.language.onnx.read.importer import load as read
-from eqsat.report.report import duration
+from eqsat.report.units import duration
 from eqsat.runtime.examples import example_inputs
 from eqsat.runtime.measure import interleaved
 from eqsat.runtime.onnxruntime.session import session

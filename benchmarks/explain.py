@@ -19,7 +19,7 @@ from rich.table import Table
 
 from benchmarks.models import MODELS
 from benchmarks.rows import DEFAULT, document, row
-from eqsat.report.report import duration, integer
+from eqsat.report.units import duration, integer
 
 RESULT = Path(__file__).parent / "results" / "explain.json"
 

@@ -30,9 +30,7 @@ from eqsat.errors import EqsatError
 from eqsat.language.graphs.fold import Folder, infer_and_fold
 from eqsat.language.onnx.read.importer import load as read
 from eqsat.language.onnx.write.exporter import to_model
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Array, Graph, TensorType
 from eqsat.rewrites.rules.loader import load_rules
 
 RESULT = Path(__file__).parent / "results" / "fixpoint.json"

@@ -72,13 +72,11 @@ def _row(name: str, path: Path, folder: Path) -> dict[str, Any]:
     made = {kind: program.run(feeds) for kind, program in programs.items()}
     calls = {kind: program.bind(feeds) for kind, program in programs.items()}
     timings = interleaved(calls, _ROUNDS, 0, clock="thread", time_limit=_SECONDS)
-    first = np.asarray(timings.samples["original"])
     row: dict[str, Any] = {"model": name, "sizes": dict(point.sizes), "rounds": timings.rounds}
     for kind in files:
-        times = np.asarray(timings.samples[kind])
         row[kind] = {
-            "ms": round(1e3 * float(np.median(times)), 3),
-            "ratio": round(float(np.median(times / first)), 4),
+            "ms": round(1e3 * timings.median(kind), 3),
+            "ratio": round(timings.ratio(kind, "original"), 4),
             "bound": round(timings.ratio_bound(kind, "original"), 4) if kind != "original" else 1.0,
             "error": max(float(np.abs(made[kind][o] - made["original"][o]).max()) for o in made["original"]),
             "written": _domain_operators(onnx.load(files[kind], load_external_data=False)),

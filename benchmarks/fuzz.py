@@ -23,8 +23,7 @@ from eqsat.costs.model.asked import Application
 from eqsat.errors import CertificateError, EqsatError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, TensorType
 from eqsat.report.result import Result
 from eqsat.runtime.backend import execute
 

@@ -19,10 +19,7 @@ from rich.table import Table
 import eqsat
 from benchmarks.models import MODELS, load
 from eqsat.language.onnx.read.importer import load as read
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Plan, Sym, TensorType
 from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of

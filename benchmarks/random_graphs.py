@@ -11,8 +11,7 @@ import numpy as np
 from benchmarks.random_steps import STEPS
 from eqsat.errors import EqsatError
 from eqsat.language.graphs.builder import Builder, Tensor
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Graph
 
 _FLOATS = ("float32",) * 8 + ("float64", "float64", "float16", "bfloat16")
 

@@ -71,7 +71,7 @@ def optimise(name: str, folder: Path) -> dict[str, Any]:
         "gap": report.gap,
         "cost_ratio": report.cost_after / report.cost_before if report.cost_before else 1.0,
         "estimated_share": report.estimated_share,
-        "certificate": {k: report.certificate[k] for k in ("kind", "error", "text")},
+        "certificate": {k: getattr(report.certificate, k) for k in ("kind", "error", "text")},
         "opaque": len(report.opaque),
     }
 
@@ -81,7 +81,7 @@ def usage(name: str, folder: Path) -> dict[str, Any]:
     import eqsat
 
     report = eqsat.optimize(folder / "model.onnx", measure=False).report
-    chosen = Counter(rule for change in report.changes for rule in change["rules"] for _ in change["values"])
+    chosen = Counter(rule for change in report.changes for rule in change.rules for _ in change.values)
     uses = [
         {"rule": rule, "model": name, "fired": fired, "chosen": chosen[rule]}
         for rule, fired in sorted(report.rules_fired.items())
@@ -143,12 +143,11 @@ def latency(name: str, folder: Path) -> dict[str, Any]:
     sessions = {n: session(folder / f"{n}.onnx", threads=1) for n in ("model", "result")}
     calls = {n: (lambda s=s: s.run(None, feeds)) for n, s in sessions.items()}
     timings = interleaved(calls, 60, 1, time_limit=12.0)
-    ratios = np.array(timings.samples["result"]) / np.array(timings.samples["model"])
     return {
         "kept": result.report.kept,
         "old_ms": timings.median("model") * 1e3,
         "new_ms": timings.median("result") * 1e3,
-        "ratio": float(np.median(ratios)),
+        "ratio": timings.ratio("result", "model"),
         "ratio_bound": timings.ratio_bound("result", "model"),
         "rounds": timings.rounds,
     }

@@ -78,10 +78,10 @@ def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         module, attribute = _PUBLIC[name]
         return getattr(import_module(module), attribute)
-    found = None if name.startswith("_") else getattr(import_module(_OPERATORS), name, None)
-    if getattr(found, "__module__", None) != _OPERATORS:
+    operator = None if name.startswith("_") else getattr(import_module(_OPERATORS), name, None)
+    if getattr(operator, "__module__", None) != _OPERATORS:
         raise AttributeError(f"module 'eqsat' has no attribute {name!r}")
-    return found
+    return operator
 
 
 def __dir__() -> list[str]:

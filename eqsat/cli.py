@@ -13,7 +13,7 @@ import click
 from eqsat.commands.arguments import CommandState
 from eqsat.commands.bench import bench
 from eqsat.commands.costs.group import costs
-from eqsat.commands.costs.measure_models import measure
+from eqsat.commands.costs.measure import measure
 from eqsat.commands.explore import explore
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
@@ -82,7 +82,7 @@ def _interrupted(settings: CommandState, leave: Callable[[int], object] | None) 
 
 
 def _comes_of_ctrl_c(error: BaseException | None) -> bool:
-    """True if an error is what was made of Ctrl-C on the way: an import that is cut short fails as an import."""
+    """True if an error comes of Ctrl-C: an import that is cut short fails as an import."""
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__ or error.__context__
     return error is not None

@@ -34,12 +34,13 @@ class Frontier:
     """The graphs of one e-graph of which none is better in one term and no worse in the other, and their amounts."""
 
     front: Front
-    framed: TensorProblem
+    extraction: TensorProblem
     original: Graph
 
     @property
     def points(self) -> list[dict[str, Any]]:
-        """For every graph what it uses of each term, in the term's unit, and whether that is proved to be least."""
+        """For every graph the amount it uses of each term, in the term's unit, and whether that is proved to be
+        least."""
         x, y = self.front.terms
         return [{x: p.x, y: p.y, "proved": p.is_exact} for p in self.front.points]
 
@@ -47,7 +48,7 @@ class Frontier:
         """The graphs, in the order of the points; like every graph that is not certified, to be checked before use."""
         known: dict[object, object] = {}
         for point in self.front.points:
-            yield lower(assemble(self.framed, point.solution, self.original, known).plan)
+            yield lower(assemble(self.extraction, point.solution, self.original, known).plan)
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """The front as a staircase, written to a file if one is named; MissingExtraError without matplotlib."""
@@ -88,10 +89,10 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
     try:
         grown = run.saturate(run.rules)
         with run.log.phase("extract"), deadline:
-            framed = run.chooser(grown).problem((x, y))
+            extraction = run.chooser(grown).problem((x, y))
             time_limit = deadline.part(_SEARCH)
             points = front(
-                framed.problem, x, y, time_limit=time_limit, seed=checked.seed, should_stop=checked.should_stop
+                extraction.problem, x, y, time_limit=time_limit, seed=checked.seed, should_stop=checked.should_stop
             )
     except TimeUp as late:
         remedy = "let it run on" if deadline.is_asked else "raise the limit" if checked.steps else "raise time_limit"
@@ -101,4 +102,4 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
             expected="time for one graph at least",
             remedy=remedy,
         ) from late
-    return Frontier(points, framed, graph)
+    return Frontier(points, extraction, graph)

@@ -1,10 +1,11 @@
-"""Modules that documentation named at an earlier place, found there still, with a DeprecationWarning."""
+"""Parts of the interface as earlier versions had them: found still, with a DeprecationWarning."""
 
 from __future__ import annotations
 
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields
 from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
@@ -114,6 +115,32 @@ class MovedAttribute:
             return self
         _warn(self.name, f"{self.module}.{self.function}", 1)
         return getattr(import_module(self.module), self.function)(instance)
+
+
+class FormerDict:
+    """A dataclass that was a dict in earlier versions: `record["field"]` still works, with a DeprecationWarning."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """The record as JSON has it: without fields that are None both by default and in fact."""
+        named = ((f, getattr(self, f.name)) for f in fields(self))  # type: ignore[arg-type]
+        known = {f.name: value for f, value in named if value is not None or f.default is MISSING}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
+
+    def keys(self) -> Iterator[str]:
+        """The names of the fields that JSON has."""
+        return iter(self.as_dict())
+
+    __iter__ = keys
+
+    def __getitem__(self, name: str) -> Any:
+        known = self.as_dict()
+        if name in known:
+            _warn(f"{type(self).__name__}[{name!r}]", f"{type(self).__name__}.{name}", 1)
+        return known[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A field by its name, or the default where JSON has none."""
+        return self[name] if name in self.as_dict() else default
 
 
 def _warn(earlier: str, now: str, more: int) -> None:

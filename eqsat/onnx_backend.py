@@ -21,8 +21,7 @@ from onnx.backend.base import Backend, BackendRep, namedtupledict
 from eqsat.errors import BackendError
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.read.importer import load
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Graph
 from eqsat.runtime.backend import select
 
 #: Tests of `onnx.backend.test` that cannot pass, by pattern of their names, with the reason; every other one passes.
@@ -45,7 +44,7 @@ def exclusion(name: str) -> str | None:
 
 
 class EqsatRep(BackendRep):  # type: ignore[misc]
-    """An imported model, ready to run; `graph` is what it was imported as."""
+    """An imported model, ready to run; `graph` is the imported graph."""
 
     def __init__(self, graph: Graph, backend: str) -> None:
         self.graph = graph

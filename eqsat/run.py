@@ -18,9 +18,9 @@ from eqsat.steps.choosing import Adjust, Chooser, Chosen
 from eqsat.steps.failures import guarded, kept_original
 from eqsat.steps.growing import Grown, grow
 from eqsat.steps.log import Log
-from eqsat.steps.placing import placed
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
+from eqsat.steps.sizes import placed
 from eqsat.steps.trials import Trials
 
 #: The share of what is left of a call after choosing that measuring may take: the certificate has the rest, since
@@ -30,7 +30,7 @@ _MEASURE = 0.8
 
 @dataclass(frozen=True)
 class Finished:
-    """A result with what it was chosen from, and the finalist that was kept."""
+    """A result with its finalists, and the one that was kept."""
 
     result: Result
     chosen: Chosen
@@ -127,7 +127,7 @@ class Run:
             if measured is None:
                 with settings.deadline.part(_MEASURE):
                     candidates = trials.agreeing(candidates, source)
-        # What is asked for besides time is not what was timed.
+        # Other terms than time were not timed.
         only_time = settings.costs.cost is not None or set(settings.costs.objective) == {"time"}
         times = measured if only_time and self.adjust is None else None
         return Judged(candidates, chosen.candidates, measured, times)

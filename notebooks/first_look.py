@@ -107,7 +107,7 @@ assert report.enodes > 4 * len(original.nodes)
 # %%
 print(f"chosen {report.cost_after:.3g} s, no choice is below {report.lower_bound:.3g} s")
 for other in report.baselines:
-    print(f"{other['name']:>13} found {other['cost']:.3g} s")
+    print(f"{other.name:>13} found {other.cost:.3g} s")
 assert report.cost_after < report.cost_before
 assert report.gap < 0.01
 
@@ -126,9 +126,9 @@ assert report.measured_bound < 1
 # also detects wrong rules.
 
 # %%
-print(report.certificate["text"])
-assert report.certificate["kind"] != "none"
-assert report.certificate["error"] < 1e-3
+print(report.certificate.text)
+assert report.certificate.kind != "none"
+assert report.certificate.error < 1e-3
 
 # %% [markdown]
 # **The first table** lists changes: the old and the new operators, the reduction in nodes, the

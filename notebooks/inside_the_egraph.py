@@ -199,7 +199,7 @@ ex.costs()[["op", "value", "seconds", "measured"]]
 
 # %%
 result = ex.optimize(measure=False)
-print(result.report.certificate["text"])
+print(result.report.certificate.text)
 vectors = {name: rng.standard_normal((1, 256)).astype(np.float32) for name in ("a", "b")}
 score = result.run(**vectors)["score"]
 weights = g.build().constants["w"].array

@@ -118,7 +118,7 @@ assert any("@column" in key.text for key in keys)
 
 # %% [markdown]
 # `fill` measures the missing entries of the table. A second call finds all entries there. On the
-# command line this is `eqsat costs measure model.onnx`.
+# command line this is `eqsat measure model.onnx`.
 
 # %%
 table = CostTable(Path(folder.name) / "costs.sqlite3", shipped=False)
@@ -141,8 +141,8 @@ assert second.measured == 0
 def chosen(layouts, table):
     result = eqsat.optimize(model, layouts=layouts, table=table, measure=False)
     for step in result.report.steps:
-        held = f"{', '.join(step['operands'])} -> {step['result']}"
-        print(f"  {step['op']:<15} {held:<22} {1e6 * step['seconds']:8.1f} µs")
+        held = f"{', '.join(step.operands)} -> {step.result}"
+        print(f"  {step.op:<15} {held:<22} {1e6 * step.seconds:8.1f} µs")
     print(f"  estimated share of the cost: {100 * result.report.estimated_share:.0f} %")
     return result
 
@@ -175,7 +175,7 @@ still = chosen("auto", machine(lambda text: 1.0 if "transpose" in text else 1e-6
 
 
 def reads(result):
-    return next(step["operands"] for step in result.report.steps if step["op"] == "matmul")
+    return next(step.operands for step in result.report.steps if step.op == "matmul")
 
 
 assert reads(slow) == ["row"]
@@ -204,12 +204,12 @@ policy = eqsat.PrecisionPolicy(precisions=("float16",), error=5e-3)
 exact = eqsat.optimize(mlp, device="nvidia-h200", measure=False)
 lower = eqsat.optimize(mlp, device="nvidia-h200", precision=policy, measure=False)
 for step in lower.report.steps:
-    print(f"{step['op']:<16} {', '.join(step['operands']):<16} -> {step['result']}")
+    print(f"{step.op:<16} {', '.join(step.operands):<16} -> {step.result}")
 print(f"predicted: {1e6 * exact.report.cost_after:.1f} µs exact, ", end="")
 print(f"{1e6 * lower.report.cost_after:.1f} µs with float16")
-print(lower.report.certificate["text"])
+print(lower.report.certificate.text)
 assert lower.report.cost_after < exact.report.cost_after
-assert any("float16" in step["result"] for step in lower.report.steps)
+assert any("float16" in step.result for step in lower.report.steps)
 
 # %% [markdown]
 # The Pareto front of time and error has every graph that no other graph beats in both. Each point

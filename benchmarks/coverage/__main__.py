@@ -20,7 +20,7 @@ from benchmarks.coverage.sources import GROUPS, Source, sources
 from benchmarks.coverage.tables import show, summary
 from benchmarks.rows import document
 from benchmarks.trained import optimised
-from eqsat.report.report import percent
+from eqsat.report.units import percent
 
 RESULTS = Path(__file__).parents[1] / "results"
 #: Seconds that reading and profiling a model may take.

@@ -8,7 +8,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from eqsat.report.report import percent
+from eqsat.report.units import percent
 
 #: The share of time up to which what is opaque does not matter.
 LITTLE = 0.02

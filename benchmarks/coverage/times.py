@@ -28,8 +28,7 @@ from eqsat.language.onnx.files.protos import subgraphs
 from eqsat.language.onnx.read import bodies as functions
 from eqsat.language.onnx.read.model import Given, read
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms import OPAQUE, Graph, Sym
 from eqsat.runtime.onnxruntime.session import SessionProgram
 from eqsat.steps.sizes import points_for
 

@@ -28,7 +28,7 @@ from benchmarks.faults.commands import ROOT, can_mount
 from benchmarks.faults.kinds import KINDS, Kind
 from benchmarks.faults.page import PAGE, RESULT, rewritten
 from benchmarks.faults.watch import Attempt, Bounds, Outcome, Watch
-from eqsat.rewrites.discovery.work.journal import Journal, subject_of
+from eqsat.rewrites.discovery.journal import Journal, subject_of
 
 _NOTED = 20
 #: What a try comes to that its process did not live to tell.

@@ -108,7 +108,7 @@ def measures(_number: int, _seed: int, folder: Path) -> Found:
 
     write_model(folder / "model.onnx")
     variables = environment(EQSAT_COST_TABLE=str(folder / "costs.sqlite3"))
-    commands = [["costs", "measure", "model.onnx"]] * 2
+    commands = [["measure", "--no-wholes", "model.onnx"]] * 2
     commands += [["optimize", "model.onnx", "-o", f"out{i}.onnx", "--no-measure"] for i in range(2)]
     running = [
         subprocess.Popen([*EQSAT, *c], cwd=folder, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -118,7 +118,7 @@ def measures(_number: int, _seed: int, folder: Path) -> Found:
     failed = [f"exit code {code}: {told[1].decode()[-500:]}" for told, code in ends if code]
     if failed:
         return "failed", "; ".join(failed)
-    again = run([*EQSAT, "costs", "measure", "model.onnx"], folder, variables)
+    again = run([*EQSAT, "measure", "--no-wholes", "model.onnx"], folder, variables)
     if again.returncode or "0 operators measured" not in again.stdout:
         return "lost", again.stdout + words(again)
     return "table whole", None

@@ -84,7 +84,7 @@ KINDS: dict[str, Kind] = {
         40,
         kills.attempt,
         kills.BOUNDS,
-        "`eqsat optimize`, `costs measure` and `rules generate` are killed at random moments, some while they write",
+        "`eqsat optimize`, `measure` and `rules generate` are killed at random moments, some while they write",
         "an output is the complete old file or the complete new one; tables pass SQLite's check and lose no entry; "
         "the same command then continues where it stopped",
         "tests/backend/benchmarks/test_faults_processes.py",

@@ -95,7 +95,7 @@ def _table_on_full_disk(rng: random.Random, folder: Path) -> Found:
         _fill(table, entries)
     used = sum(p.stat().st_size for p in home.rglob("*") if p.is_file()) // 1024
     room = used + rng.choice((8, 16, 24, 36, 60, 120))
-    arguments = rng.choice((_OPTIMISE, ("costs", "measure", "model.onnx")))
+    arguments = rng.choice((_OPTIMISE, ("measure", "--no-wholes", "model.onnx")))
     done = _on_disk(room, home, arguments, HOME=str(home))
     if is_broken(done) or done.returncode not in (0, 2):
         return "unclear", words(done)
@@ -162,7 +162,7 @@ def read_only(number: int, _seed: int, folder: Path) -> Found:
     if number & 1:
         table.parent.mkdir(parents=True)
         _fill(table, 30)
-    arguments = (_OPTIMISE, ("costs", "measure", "model.onnx"), ("costs", "show"))[number // 2 % 3]
+    arguments = (_OPTIMISE, ("measure", "--no-wholes", "model.onnx"), ("costs", "show"))[number // 2 % 3]
     command = [*EQSAT, *arguments]
     if number // 6 % 2 == 0 and can_mount():
         done = run(on_read_only(home, command), folder, environment(HOME=str(home)))
@@ -195,7 +195,7 @@ def no_home(number: int, _seed: int, folder: Path) -> Found:
     """No home: commands work all the same, and write nothing but what they were asked for."""
     variables, known = NO_HOMES[number % len(NO_HOMES)]
     write_model(folder / "model.onnx")
-    arguments = (_OPTIMISE, ("costs", "measure", "model.onnx"))[number // len(NO_HOMES) % 2]
+    arguments = (_OPTIMISE, ("measure", "--no-wholes", "model.onnx"))[number // len(NO_HOMES) % 2]
     if known and "HOME" not in variables:
         # The home of a user whom the system knows is looked up there; it must not be ours.
         variables = {**variables, "XDG_CACHE_HOME": str(folder / "cache")}

@@ -47,9 +47,9 @@ def falsity(rule: Rule, instances: int = 8, seed: int = 0) -> str | None:
             return None
         tried = _variants(rule, bindings) if count % 3 == 0 else iter([("", bindings)])
         for name, one in tried:
-            found = _difference(rule, one, special=bool(name))
-            if found is not None:
-                return f"{found} {name}".strip()
+            difference = _difference(rule, one, special=bool(name))
+            if difference is not None:
+                return f"{difference} {name}".strip()
     return None
 
 
@@ -85,9 +85,9 @@ def _difference(rule: Rule, bindings: Bindings, special: bool) -> str | None:
     return None
 
 
-def _as_typed(found: list[Any], terms: list[Any]) -> bool:
+def _as_typed(arrays: list[Any], terms: list[Any]) -> bool:
     types = output_types(terms)
-    return all(a.shape == t.static and a.dtype == t.dtype.numpy for a, t in zip(found, types, strict=True))
+    return all(a.shape == t.static and a.dtype == t.dtype.numpy for a, t in zip(arrays, types, strict=True))
 
 
 def _equal(a: Any, b: Any, special: bool) -> bool:
@@ -111,24 +111,24 @@ def _computed(terms: list[Any], bindings: Bindings) -> list[Any]:
     from eqsat.language.onnx.write.exporter import to_model
 
     builder = Builder("side")
-    made: dict[int, Any] = {
+    known: dict[int, Any] = {
         id(o): builder.constant(o.array, o.type.dtype.value, name=f"value_{i}")
         for i, o in enumerate(operands(bindings))
     }
 
     def tensors(term: Any) -> list[Any]:
-        if id(term) in made:
-            return [made[id(term)]]
-        found = builder.apply(term.op, *(None if o is None else tensors(o)[0] for o in term.operands), **term.attrs)
-        return list(found) if isinstance(found, tuple) else [found]
+        if id(term) in known:
+            return [known[id(term)]]
+        values = builder.apply(term.op, *(None if o is None else tensors(o)[0] for o in term.operands), **term.attrs)
+        return list(values) if isinstance(values, tuple) else [values]
 
     outputs = [t for term in terms for t in tensors(term)]
     for index, tensor in enumerate(outputs):
         builder.output(f"out_{index}", tensor)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        found: list[Any] = ReferenceEvaluator(to_model(builder.build(), OPSET)).run(None, {})
-    return [np.asarray(f) for f in found]
+        values: list[Any] = ReferenceEvaluator(to_model(builder.build(), OPSET)).run(None, {})
+    return [np.asarray(f) for f in values]
 
 
 #: The version of the operators, the newest that the evaluator has in full.

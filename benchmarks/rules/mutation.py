@@ -71,17 +71,17 @@ def mutants(rules: Sequence[Rule]) -> Iterator[Mutant]:
     for rule in rules:
         for kind, text in _texts(rule):
             try:
-                (made,) = parse_rules(f"mutant: {text}", origin="candidate")
+                (mutant,) = parse_rules(f"mutant: {text}", origin="candidate")
             except EqsatError:
                 continue
-            if made.text not in seen:
-                seen.add(made.text)
-                yield Mutant(made, rule.name, kind)
+            if mutant.text not in seen:
+                seen.add(mutant.text)
+                yield Mutant(mutant, rule.name, kind)
 
 
-def sample(found: Iterable[Mutant], count: int, seed: int = 0) -> list[Mutant]:
+def sample(candidates: Iterable[Mutant], count: int, seed: int = 0) -> list[Mutant]:
     """So many mutants from all over, the same ones each time for a seed."""
-    return sorted(found, key=lambda m: hashlib.blake2b(f"{seed} {m.rule.text}".encode()).digest())[:count]
+    return sorted(candidates, key=lambda m: hashlib.blake2b(f"{seed} {m.rule.text}".encode()).digest())[:count]
 
 
 def _texts(rule: Rule) -> Iterator[tuple[str, str]]:
@@ -134,9 +134,9 @@ def _changed(tree: ast.AST, changes: Callable[[ast.AST], Iterable[Change]]) -> I
     """The tree with one node changed, for every node and change."""
     for place, node in enumerate(ast.walk(tree)):
         for kind, new in changes(node):
-            made = copy.deepcopy(tree)
-            target = next(n for i, n in enumerate(ast.walk(made)) if i == place)
-            yield kind, ast.fix_missing_locations(_Replacer(target, new).visit(made))
+            changed = copy.deepcopy(tree)
+            target = next(n for i, n in enumerate(ast.walk(changed)) if i == place)
+            yield kind, ast.fix_missing_locations(_Replacer(target, new).visit(changed))
 
 
 class _Replacer(ast.NodeTransformer):

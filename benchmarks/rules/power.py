@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import RuleError
-from eqsat.rewrites.proof.chains.turned import both_ways
+from eqsat.rewrites.proof.chains.search import both_ways
 from eqsat.rewrites.proof.prove import LIMITS, prove
 from eqsat.rewrites.rules.rule import Rule
 
@@ -23,13 +23,13 @@ def lacking(
 ) -> tuple[Rule, ...]:
     """The rules that the others, taken as equations, do not prove within the limits."""
     equations = both_ways(others)
-    found: list[Rule] = []
+    without: list[Rule] = []
     for done, rule in enumerate(rules):
         if prove(rule, equations, limits).verdict != "proved":
-            found.append(rule)
+            without.append(rule)
         if progress is not None:
             progress(done + 1)
-    return tuple(found)
+    return tuple(without)
 
 
 def lacking_table(rules: Sequence[Rule], others: Sequence[Rule], limits: Limits = _LIMITS) -> str:

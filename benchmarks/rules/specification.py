@@ -113,7 +113,7 @@ def _row(one: OpSpec, written: Counter[str]) -> OperatorLines:
 
 def _law_lines(folder: Path) -> list[tuple[str, str, int]]:
     """Each hand-written line of rules: its first rule, the operator outermost on the left side, and its lines."""
-    found: list[tuple[str, str, int]] = []
+    counted: list[tuple[str, str, int]] = []
     for path in sorted(folder.glob("*.rules")):
         lines = path.read_text(encoding="utf-8").splitlines()
         firsts: dict[int, Rule] = {}
@@ -121,8 +121,8 @@ def _law_lines(folder: Path) -> list[tuple[str, str, int]]:
             firsts.setdefault(int(rule.where.split(":")[1]), rule)
         for place, rule in firsts.items():
             tail = next((k for k, line in enumerate(lines[place:]) if not line[:1].isspace()), len(lines) - place)
-            found.append((rule.name, rule.roots[0].op, 1 + tail))
-    return found
+            counted.append((rule.name, rule.roots[0].op, 1 + tail))
+    return counted
 
 
 def _codes(one: OpSpec) -> set[CodeType]:

@@ -20,9 +20,7 @@ from eqsat.errors import UsageError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Constant, DType, Graph, Node, TensorType
 from eqsat.runtime.cuda.program.static import plain_plan, static_plan
 from eqsat.runtime.examples import example_inputs
 

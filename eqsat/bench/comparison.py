@@ -13,12 +13,11 @@ import numpy as np
 from eqsat.bench.case import BenchCase, HardwareLimits
 from eqsat.bench.contender import Contender, Loaded
 from eqsat.bench.jax_peer import JaxPeer
-from eqsat.bench.onnxruntime_peer import OnnxRuntimePeer
-from eqsat.bench.ours import FORMS, Ours
+from eqsat.bench.ours import FORMS, OnnxRuntimePeer, Ours
 from eqsat.bench.torch_peers import TorchPeer
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, EqsatError
-from eqsat.runtime.measure import LEAST_ROUNDS, interleaved, ratio_bound
+from eqsat.runtime.measure import Timings, interleaved
 
 #: Rounds and seconds a comparison of one model may take, beside making it ready.
 ROUNDS, SECONDS = 100, 60.0
@@ -66,12 +65,10 @@ class Comparison:
 
     def ratio(self, name: str, to: str) -> tuple[float, float, float] | None:
         """The time of one contender over that of another: the median over rounds, and its 90 % interval."""
-        known = {r.name: r.samples for r in self.results}
-        if name not in known or to not in known:
+        timings = Timings({r.name: r.samples for r in self.results}, "wall")
+        if not {name, to} <= timings.samples.keys():
             return None
-        ratios = np.asarray(known[name]) / np.asarray(known[to])
-        below = 1 / ratio_bound(known[to], known[name])
-        return float(np.median(ratios)), below, ratio_bound(known[name], known[to])
+        return timings.ratio(name, to), 1 / timings.ratio_bound(to, name), timings.ratio_bound(name, to)
 
     def as_dict(self) -> dict[str, Any]:
         """The comparison as JSON has it, without the samples."""
@@ -87,11 +84,11 @@ class Comparison:
     def _ratios(self) -> dict[str, Any]:
         """Times of peers over ours, and of parts of eqsat's optimisation over all of it; above 1 eqsat is faster."""
         ours = next((r.name for r in self.results if r.ours), None)
-        found: dict[str, Any] = {}
+        ratios: dict[str, Any] = {}
         for other in self.results:
             if ours is not None and other.name != ours and (ratio := self.ratio(other.name, ours)) is not None:
-                found[other.name] = {"median": ratio[0], "low": ratio[1], "high": ratio[2]}
-        return found
+                ratios[other.name] = {"median": ratio[0], "low": ratio[1], "high": ratio[2]}
+        return ratios
 
 
 def contenders(table: CostTable, *, forms: Sequence[str] = FORMS, time_limit: float = 30.0) -> list[Contender]:
@@ -118,14 +115,14 @@ def compare(
     errors: dict[str, float | None] = {}
     ready: dict[str, Loaded] = {}
     ours = {contender.name: contender.ours for contender in taking_part}
-    with ExitStack() as held:
+    with ExitStack() as stack:
         for contender in taking_part:
             if should_stop is not None and should_stop():
                 raise BackendError("interrupted before anything was measured", where=case.name)
             reason = contender.missing(case)
             if reason is None:
                 progress(f"{case.name}: {contender.name}")
-                reason = _load(case, contender, check, ready, errors, held)
+                reason = _load(case, contender, check, ready, errors, stack)
             if reason is not None:
                 skipped[contender.name] = reason
         if not ready:
@@ -135,8 +132,7 @@ def compare(
         timings = interleaved(
             calls, rounds, case.seed, clock="wall", time_limit=seconds, warm_up=3, should_stop=should_stop
         )
-    if timings.rounds < LEAST_ROUNDS:
-        raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds", where=case.name)
+    timings.check_rounds(case.name)
     results = tuple(ContenderResult(name, ours[name], timings.samples[name], errors[name]) for name in ready)
     return Comparison(case.name, case.device.name, case.precision, case.limits, results, skipped)
 
@@ -147,12 +143,12 @@ def _load(
     check: bool,
     ready: dict[str, Loaded],
     errors: dict[str, float | None],
-    held: ExitStack,
+    stack: ExitStack,
 ) -> str | None:
     """Make a contender ready and check it; the reason where it fails, which must not end the comparison."""
     try:
         loaded = contender.load(case)
-        held.callback(loaded.close)
+        stack.callback(loaded.close)
         loaded.call()
         errors[contender.name] = case.error(loaded.outputs(case.checked[0])) if check else None
     except EqsatError as error:

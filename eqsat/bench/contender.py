@@ -12,8 +12,8 @@ from eqsat.bench.case import BenchCase
 @dataclass(frozen=True)
 class Loaded:
     """A case made ready: `call` runs it once on the timed inputs and waits for the result; `outputs` are those for
-    other inputs, as NumPy arrays, after what an earlier run left in their place was overwritten with NaN. `close` gives
-    back what it holds."""
+    other inputs, as NumPy arrays, after what an earlier run left in their place was overwritten with NaN. `close` frees
+    its resources."""
 
     call: Callable[[], object]
     outputs: Callable[[Mapping[str, Any]], Mapping[str, Any]]

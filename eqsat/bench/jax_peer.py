@@ -13,9 +13,9 @@ import numpy as np
 from eqsat.bench.case import BenchCase
 from eqsat.bench.contender import Loaded
 from eqsat.bench.jax_words import jax_words
+from eqsat.bench.words import result_shapes
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms.graph import Graph
 
 
 class JaxPeer:
@@ -52,8 +52,8 @@ class JaxPeer:
             return jax.block_until_ready(compiled(timed, weights))
 
         def outputs(inputs: Mapping[str, Any]) -> dict[str, Any]:
-            made = compiled(self._moved(jax, case, place, inputs), weights)
-            return {name: np.array(one) for name, one in zip(case.graph.outputs, made, strict=True)}
+            results = compiled(self._moved(jax, case, place, inputs), weights)
+            return {name: np.array(one) for name, one in zip(case.graph.outputs, results, strict=True)}
 
         return Loaded(call, outputs, jax.clear_caches)
 
@@ -73,13 +73,8 @@ def _function(jax: Any, graph: Graph) -> Callable[[Sequence[Any], Sequence[Any]]
         values |= zip(graph.constants, weights, strict=True)
         for node in graph.nodes:
             operands = [None if v is None else values[v] for v in node.inputs]
-            made = words[node.op](node.attrs, _shapes(graph, node), *operands)
-            values |= zip(node.outputs, made if isinstance(made, tuple) else (made,), strict=True)
+            results = words[node.op](node.attrs, result_shapes(graph, node), *operands)
+            values |= zip(node.outputs, results if isinstance(results, tuple) else (results,), strict=True)
         return tuple(values[value] for value in graph.outputs.values())
 
     return run
-
-
-def _shapes(graph: Graph, node: Node) -> list[tuple[int, ...]]:
-    types = [graph.type(value) if value else None for value in node.outputs]
-    return [t.static if isinstance(t, TensorType) and t.is_static else () for t in types]

@@ -47,14 +47,14 @@ class _JaxWords:
         return x.astype(attrs["to"])
 
     def op_gemm(self, attrs: Any, _shapes: Any, a: Any, b: Any, c: Any = None) -> Any:
-        made = self.jnp.matmul(a.T if attrs["trans_a"] else a, b.T if attrs["trans_b"] else b)
-        made = made if attrs["alpha"] == 1.0 else made * attrs["alpha"]
-        return made if c is None else made + (c if attrs["beta"] == 1.0 else c * attrs["beta"])
+        product = self.jnp.matmul(a.T if attrs["trans_a"] else a, b.T if attrs["trans_b"] else b)
+        product = product if attrs["alpha"] == 1.0 else product * attrs["alpha"]
+        return product if c is None else product + (c if attrs["beta"] == 1.0 else c * attrs["beta"])
 
     def op_conv(self, attrs: Any, _shapes: Any, x: Any, w: Any, b: Any = None) -> Any:
         spatial = x.ndim - 2
         plane = "HWD"[:spatial]
-        made = self.lax.conv_general_dilated(
+        convolved = self.lax.conv_general_dilated(
             x,
             w,
             attrs["strides"] or (1,) * spatial,
@@ -63,8 +63,8 @@ class _JaxWords:
             dimension_numbers=(f"NC{plane}", f"OI{plane}", f"NC{plane}"),
             feature_group_count=attrs["group"],
         )
-        made = made if b is None else made + self._channels(b, x.ndim)
-        return self.jax.nn.relu(made) if attrs["activation"] == "relu" else made
+        convolved = convolved if b is None else convolved + self._channels(b, x.ndim)
+        return self.jax.nn.relu(convolved) if attrs["activation"] == "relu" else convolved
 
     def _channels(self, vector: Any, rank: int) -> Any:
         return vector.reshape((1, -1) + (1,) * (rank - 2))
@@ -78,12 +78,12 @@ class _JaxWords:
         axes = tuple(range(axis % x.ndim, x.ndim))
         wide = x.astype("float32") if x.dtype.itemsize == 2 else x
         wide = wide - self.jnp.mean(wide, axes, keepdims=True) if centred else wide
-        made = wide * self.lax.rsqrt(self.jnp.mean(wide * wide, axes, keepdims=True) + epsilon)
-        return made.astype(x.dtype)
+        normal = wide * self.lax.rsqrt(self.jnp.mean(wide * wide, axes, keepdims=True) + epsilon)
+        return normal.astype(x.dtype)
 
     def op_layer_norm(self, attrs: Any, _shapes: Any, x: Any, scale: Any, bias: Any = None) -> Any:
-        made = self._normalised(x, attrs["axis"], attrs["epsilon"], centred=True) * scale
-        return made if bias is None else made + bias
+        normal = self._normalised(x, attrs["axis"], attrs["epsilon"], centred=True) * scale
+        return normal if bias is None else normal + bias
 
     def op_rms_norm(self, attrs: Any, _shapes: Any, x: Any, scale: Any) -> Any:
         return self._normalised(x, attrs["axis"], attrs["epsilon"], centred=False) * scale
@@ -155,7 +155,7 @@ class _JaxWords:
         dilations = attrs["dilations"] or (1,) * spatial
         pads = list(_pairs(attrs["pads"] or (0,) * (2 * spatial)))
         for i in range(spatial):
-            # A last window that is cut off reads what is not there.
+            # A last window that is cut off reads beyond the end.
             reach = (shape[2 + i] - 1) * strides[i] + dilations[i] * (kernel[i] - 1) + 1
             pads[i] = (pads[i][0], max(reach - x.shape[2 + i] - pads[i][0], 0))
         full = ((0, 0), (0, 0), *pads)
@@ -194,10 +194,10 @@ class _JaxWords:
         return self.jnp.full(shapes[0], attrs["value"], attrs["dtype"])
 
 
-def _counts(attrs: Mapping[str, Any], given: Sequence[int], made: Sequence[int]) -> Any:
+def _counts(attrs: Mapping[str, Any], given: Sequence[int], results: Sequence[int]) -> Any:
     """The number of elements of each window that are not pads: a product over the axes of the plane."""
     counts: Any = np.ones((1, 1))
-    for i, (size, windows) in enumerate(zip(given[2:], made[2:], strict=True)):
+    for i, (size, windows) in enumerate(zip(given[2:], results[2:], strict=True)):
         step, dilation = (attrs[name][i] if attrs[name] else 1 for name in ("strides", "dilations"))
         begin = attrs["pads"][i] if attrs["pads"] else 0
         places = np.arange(windows)[:, None] * step - begin + np.arange(attrs["kernel"][i]) * dilation

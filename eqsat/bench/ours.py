@@ -1,4 +1,4 @@
-"""eqsat as a contender: as a model is given, and as it is optimised in whole or in part."""
+"""eqsat as a contender, and ONNX Runtime: a model as it is given, and as it is optimised in whole or in part."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from eqsat.report.finalists import gpu_program
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
+from eqsat.runtime.onnxruntime.session import SessionBackend
 
 #: Parts that are optimised, by the name they are shown under.
 FORMS = ("joint", "one after the other", "graph only", "layout only", "unoptimised")
@@ -103,3 +104,18 @@ class Ours:
 
 def _backend(case: BenchCase) -> str:
     return "cupy" if case.on_gpu else "onnxruntime"
+
+
+class OnnxRuntimePeer:
+    """ONNX Runtime with the model as it was given, at the optimisation level "all", a peer on a CPU alone."""
+
+    name, ours = "ONNX Runtime", False
+
+    def missing(self, case: BenchCase) -> str | None:
+        """Why it cannot take part."""
+        return "it runs on the CPU here" if case.on_gpu else SessionBackend().available()
+
+    def load(self, case: BenchCase) -> Loaded:
+        """A session of the model."""
+        program = SessionBackend().compile(expanded(case.graph, lacking()), threads=case.threads)
+        return Loaded(program.bind(case.inputs(0)), program.run)

@@ -13,9 +13,9 @@ import numpy as np
 from eqsat.bench.case import BenchCase
 from eqsat.bench.contender import Loaded
 from eqsat.bench.torch_words import dtype_of, torch_words
+from eqsat.bench.words import result_shapes
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph
 
 
 class TorchPeer:
@@ -44,10 +44,10 @@ class TorchPeer:
 
         def run(inputs: Sequence[Any]) -> Sequence[Any]:
             with torch.inference_mode():
-                made: Sequence[Any] = called(*inputs)
+                results: Sequence[Any] = called(*inputs)
             if case.on_gpu:
                 torch.cuda.synchronize()
-            return made
+            return results
 
         def moved(inputs: Mapping[str, Any]) -> list[Any]:
             return [_tensor(torch, inputs[name]).to(place) for name in case.graph.inputs]
@@ -59,8 +59,8 @@ class TorchPeer:
                 # A captured graph writes where the run before it wrote, an allocator gives what was given back.
                 for tensor in (t for t in run(given) if t.is_floating_point() and not _lies_in(t, lasting)):
                     tensor.fill_(float("nan"))
-            made = run(given)
-            return {name: _array(t) for name, t in zip(case.graph.outputs, made, strict=True)}
+            results = run(given)
+            return {name: _array(t) for name, t in zip(case.graph.outputs, results, strict=True)}
 
         return Loaded(partial(run, moved(case.inputs(0))), outputs, lambda: _release(torch))
 
@@ -93,8 +93,8 @@ def _module(torch: Any, graph: Graph) -> Any:
     for node in graph.nodes:
         if node.op not in words:
             raise BackendError(f"PyTorch has no word here for {node.op}", where=graph.name)
-        shapes = [_shape(graph, value) for value in node.outputs]
-        steps.append((partial(words[node.op], dict(node.attrs), shapes), node.inputs, node.outputs))
+        function = partial(words[node.op], dict(node.attrs), result_shapes(graph, node))
+        steps.append((function, node.inputs, node.outputs))
     numbers = {value: f"c{i}" for i, value in enumerate(graph.constants)}
 
     class Model(torch.nn.Module):  # type: ignore[misc]
@@ -108,18 +108,14 @@ def _module(torch: Any, graph: Graph) -> Any:
             for value, name in numbers.items():
                 values[value] = getattr(self, name)
             for function, operands, results in steps:
-                made = function(*(None if v is None else values[v] for v in operands))
-                for value, one in zip(results, made if isinstance(made, tuple | list) else (made,), strict=True):
+                outcome = function(*(None if v is None else values[v] for v in operands))
+                several = outcome if isinstance(outcome, tuple | list) else (outcome,)
+                for value, one in zip(results, several, strict=True):
                     values[value] = one
             return tuple(values[value] for value in outputs)
 
     names, outputs = tuple(graph.inputs), tuple(graph.outputs.values())
     return Model()
-
-
-def _shape(graph: Graph, value: str) -> tuple[int, ...]:
-    found = graph.type(value) if value else None
-    return found.static if isinstance(found, TensorType) and found.is_static else ()
 
 
 def _tensor(torch: Any, array: Any) -> Any:

@@ -54,16 +54,16 @@ class _TorchWords:
         b = b.t() if attrs["trans_b"] else b
         if c is not None:
             return self.torch.addmm(c, a, b, beta=attrs["beta"], alpha=attrs["alpha"])
-        made = self.torch.mm(a, b)
-        return made if attrs["alpha"] == 1.0 else made * attrs["alpha"]
+        product = self.torch.mm(a, b)
+        return product if attrs["alpha"] == 1.0 else product * attrs["alpha"]
 
     def op_conv(self, attrs: Any, _shapes: Any, x: Any, w: Any, b: Any = None) -> Any:
         spatial = x.dim() - 2
         strides, dilations = attrs["strides"] or (1,) * spatial, attrs["dilations"] or (1,) * spatial
         x, pads = self._padded(x, attrs["pads"] or (0,) * (2 * spatial))
         convolve = (self.torch.conv1d, self.torch.conv2d, self.torch.conv3d)[spatial - 1]
-        made = convolve(x, w, b, strides, pads, dilations, attrs["group"])
-        return self.torch.relu(made) if attrs["activation"] == "relu" else made
+        convolved = convolve(x, w, b, strides, pads, dilations, attrs["group"])
+        return self.torch.relu(convolved) if attrs["activation"] == "relu" else convolved
 
     def _padded(self, x: Any, pads: Sequence[int], value: float = 0.0) -> tuple[Any, tuple[int, ...]]:
         """The operand and the padding left for the window: the same on both sides, or applied here."""
@@ -80,8 +80,8 @@ class _TorchWords:
     def op_layer_norm(self, attrs: Any, _shapes: Any, x: Any, scale: Any, bias: Any = None) -> Any:
         trailing = tuple(x.shape[attrs["axis"] % x.dim() :])
         if tuple(scale.shape) != trailing:
-            made = self.functional.layer_norm(x, trailing, None, None, attrs["epsilon"]) * scale
-            return made if bias is None else made + bias
+            normal = self.functional.layer_norm(x, trailing, None, None, attrs["epsilon"]) * scale
+            return normal if bias is None else normal + bias
         return self.functional.layer_norm(x, trailing, scale, bias, attrs["epsilon"])
 
     def op_rms_norm(self, attrs: Any, _shapes: Any, x: Any, scale: Any) -> Any:
@@ -180,11 +180,11 @@ class _TorchWords:
         pool = (self.functional.avg_pool1d, self.functional.avg_pool2d, self.functional.avg_pool3d)[spatial - 1]
         strides = attrs["strides"] or (1,) * spatial
         padded, pads = self._padded(x, given)
-        made = pool(padded, attrs["kernel"], strides, pads, attrs["ceil_mode"], attrs["count_include_pad"])
+        pooled = pool(padded, attrs["kernel"], strides, pads, attrs["ceil_mode"], attrs["count_include_pad"])
         if padded is x or attrs["count_include_pad"]:
-            return made
+            return pooled
         ones, _ = self._padded(self.torch.ones_like(x), given)
-        return made / pool(ones, attrs["kernel"], strides, pads, attrs["ceil_mode"], True)
+        return pooled / pool(ones, attrs["kernel"], strides, pads, attrs["ceil_mode"], True)
 
     def op_global_avg_pool(self, _attrs: Any, _shapes: Any, x: Any) -> Any:
         return x.mean(tuple(range(2, x.dim())), keepdim=True)

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Graph, Node, TensorType
 
 #: (attributes, shapes of the results, operands) -> a result, or a tuple of them.
 Word: TypeAlias = Callable[..., Any]
@@ -28,6 +28,12 @@ def plain_words(modules: Sequence[Any], renamed: Mapping[str, str]) -> dict[str,
                 words[declared.name] = _word(function, places)
                 break
     return words
+
+
+def result_shapes(graph: Graph, node: Node) -> list[tuple[int, ...]]:
+    """The shapes of a node's results; () where one is not known."""
+    types = [graph.type(value) if value else None for value in node.outputs]
+    return [t.static if isinstance(t, TensorType) and t.is_static else () for t in types]
 
 
 def _word(function: Callable[..., Any], places: Sequence[int]) -> Word:
@@ -77,9 +83,9 @@ def _applied(declared: OpSpec, count: int) -> tuple[str, tuple[int, ...]] | None
     """The function that a reference applies to its operands, where that is all it does."""
     given = [_Applied(str(place), ()) for place in range(count)]
     try:
-        made = declared.reference(_TracedNames(), *given)
+        applied = declared.reference(_TracedNames(), *given)
     except (AttributeError, TypeError, ValueError):
         return None
-    if not isinstance(made, _Applied) or len(made.operands) != count or set(made.operands) != set(given):
+    if not isinstance(applied, _Applied) or len(applied.operands) != count or set(applied.operands) != set(given):
         return None
-    return made.name, tuple(int(operand.name) for operand in made.operands)
+    return applied.name, tuple(int(operand.name) for operand in applied.operands)

@@ -37,10 +37,10 @@ def walk(node: Node, ranks: Sequence[int | None], rank: int) -> Walk | None:
     sole = sum(r is not None for r in ranks) == 1
     labels: list[tuple[str | None, ...] | None] = []
     for term, count in zip(form.terms, ranks, strict=False):
-        found = None if count is None else _labels(term, count, node.attrs, aligned=not sole)
-        if count is not None and found is None:
+        traced = None if count is None else _labels(term, count, node.attrs, aligned=not sole)
+        if count is not None and traced is None:
             return None
-        labels.append(found)
+        labels.append(traced)
     named = form.result
     result = _labels(named, rank, node.attrs, aligned=not sole)
     gone: frozenset[str] = frozenset()

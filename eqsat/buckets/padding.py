@@ -11,9 +11,7 @@ from eqsat.buckets.axes import Walk, walk
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.ops import spec
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Dim, Graph, Node, Sym, TensorType
 
 
 @dataclass(frozen=True)
@@ -30,8 +28,8 @@ class Leak:
 def leak_of(graph: Graph, names: Collection[str]) -> Leak | None:
     """Why outputs might change if inputs were padded with zeros along axes of these named dims; None where none does.
 
-    Padded are the ends of axes, from the size that a dim has to a larger one. Each output then holds, up to the size
-    that its dims have, what it would have held. By induction over the nodes: of every value either that is shown, from
+    Padded are the ends of axes, from the size that a dim has to a larger one. Each output then has, up to the size of
+    its dims, the values it has without padding. By induction over the nodes: of every value either that is shown, from
     the index form of its operator or from the way it moves elements, or the value is the leak. Known besides is along
     which axes all that lies beyond the end is zero, which is what a sum over such an axis needs.
     """
@@ -174,8 +172,8 @@ class _Proof:
             return False
         operands = [None if t is None else np.zeros((1,), t.dtype.numpy) for t in scalars]
         with np.errstate(all="ignore"):
-            (made,) = run_node(Floats(), node, operands, scalars, [result.with_shape((1,))])
-        return bool((np.asarray(made) == 0).all())
+            (image,) = run_node(Floats(), node, operands, scalars, [result.with_shape((1,))])
+        return bool((np.asarray(image) == 0).all())
 
     def _multilinear_zero(self, node: Node, walked: Walk, axis: int) -> bool:
         """Return whether the result is zero beyond an end where one operand is: no other operand is padded anywhere."""
@@ -216,9 +214,9 @@ class _Proof:
         for one, two in groups:
             depending = [k for k in one if self.depends(before[k])], [k for k in two if self.depends(after[k])]
             solid = [k for k in one if before[k] != 1], [k for k in two if after[k] != 1]
-            for found, first in zip(depending, solid, strict=True):
-                if found and (len(found) > 1 or found[0] != first[0]):
-                    return f"reshape moves elements of {value!r} past those of axis {found[0]}"
+            for axes, first in zip(depending, solid, strict=True):
+                if axes and (len(axes) > 1 or axes[0] != first[0]):
+                    return f"reshape moves elements of {value!r} past those of axis {axes[0]}"
             if depending[0] and depending[1] and depending[0][0] in self.zero.get(value, frozenset()):
                 zero.add(depending[1][0])
         self.zero[output] = frozenset(zero)

@@ -10,9 +10,7 @@ import numpy as np
 from eqsat.buckets.padding import leak_of
 from eqsat.errors import BackendError
 from eqsat.language.sizes.buckets import Bucket, Buckets, sizes_in
-from eqsat.language.terms.dims import Sym, evaluate
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Sym, TensorType, evaluate
 from eqsat.runtime.backend import Program
 from eqsat.runtime.inputs import checked_inputs
 

@@ -82,13 +82,9 @@ class BucketedResult(Result):
 
     def _session(self) -> Program:
         """One session for all choices, in which weights are held once."""
-        from eqsat.runtime.onnxruntime.halves import has_halves
-        from eqsat.runtime.onnxruntime.session import SessionProgram, session
+        from eqsat.runtime.onnxruntime.session import SessionProgram
 
-        return SessionProgram(
-            self.graph,
-            session(self.to_onnx(), threads=self.threads, where=self.graph.name, halves=has_halves(self.graph)),
-        )
+        return SessionProgram.of(self.graph, self.to_onnx(), threads=self.threads)
 
     def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
         """One ONNX model that chooses by the sizes of its inputs; written to `path` too, if one is given."""

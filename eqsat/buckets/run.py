@@ -12,7 +12,7 @@ from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.run import Run
 from eqsat.steps.failures import guarded
-from eqsat.steps.placing import placed
+from eqsat.steps.sizes import placed
 from eqsat.system.deadline import TimeUp
 
 
@@ -61,12 +61,12 @@ def _each(run: Run, buckets: Buckets, choose: Callable[[Run], Result]) -> dict[B
 
 def _merged(results: dict[Bucket, Result]) -> dict[Bucket, Result]:
     """The results with equal choices as one graph, so that they are compiled and written once."""
-    kept: list[Result] = []
+    distinct: list[Result] = []
     merged: dict[Bucket, Result] = {}
     for bucket, result in results.items():
-        same = next((k for k in kept if _is_same(k.graph, result.graph) and _steps(k) == _steps(result)), None)
+        same = next((k for k in distinct if _is_same(k.graph, result.graph) and _steps(k) == _steps(result)), None)
         if same is None:
-            kept.append(result)
+            distinct.append(result)
         merged[bucket] = result if same is None else replace(result, graph=same.graph, plan=same.plan)
     return merged
 

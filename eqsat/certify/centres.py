@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Node, TensorType
 
 #: Constants of at most this many elements are looked at.
 _LARGEST = 1 << 20
@@ -35,20 +34,20 @@ def centres(graph: Graph) -> Mapping[str, tuple[Any, Any]]:
     known: dict[str, _Affine] = {name: _Affine(name, 1.0, 0.0) for name in graph.inputs if _is_number(graph, name)}
     last: dict[str, _Affine] = {}
     for node in graph.nodes:
-        made = _applied(graph, node, known)
-        if made is None:
+        applied = _applied(graph, node, known)
+        if applied is None:
             continue
-        known[node.outputs[0]] = made
-        if np.any(made.offset):
-            last[made.input] = made
-    found: dict[str, tuple[Any, Any]] = {}
+        known[node.outputs[0]] = applied
+        if np.any(applied.offset):
+            last[applied.input] = applied
+    by_input: dict[str, tuple[Any, Any]] = {}
     with np.errstate(all="ignore"):
         for name, value in last.items():
             centre, spread = -value.offset / np.asarray(value.slope), 1.0 / np.abs(value.slope)
             ratio = np.abs(centre) / spread
             if np.isfinite(ratio).all() and ratio.size and ratio.max() >= _FAR:
-                found[name] = centre, spread
-    return found
+                by_input[name] = centre, spread
+    return by_input
 
 
 def _applied(graph: Graph, node: Node, known: Mapping[str, _Affine]) -> _Affine | None:

@@ -18,9 +18,7 @@ from eqsat.language.graphs.interpret import run
 from eqsat.language.ops import spec
 from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import OPAQUE, Array, Constant, DType, Graph, TensorType
 from eqsat.system.deadline import check as check_time
 
 #: A region of more arithmetic operations than this is drawn once: one draw errs with a probability of some 1e-5.
@@ -99,24 +97,24 @@ def assignments(graph: Graph, sizes: Mapping[str, int] | None = None) -> list[di
     Each is one that the operators accept; one empty assignment where there are no named dims. UncheckedError where none
     is known.
     """
-    found = sizing_of(graph).several(sizes)
-    if not found:
+    several = sizing_of(graph).several(sizes)
+    if not several:
         raise UncheckedError(
             "no sizes of its named dims are known that all operators accept",
             where=graph.name,
             expected="sizes at which no tensor has a negative dim",
             remedy="say some: sizes={...}, or --size NAME=NUMBER",
         )
-    return found
+    return several
 
 
 def _check_folding(new: Graph, folded: Graph) -> None:
     """CertificateError where `folded` is more than `new` with some of its values made constants."""
     nodes = {n.outputs: n for n in new.nodes}
-    made = {o for n in new.nodes for o in n.outputs}
+    computed = {o for n in new.nodes for o in n.outputs}
     same = (folded.inputs, dict(folded.outputs)) == (new.inputs, dict(new.outputs))
     same = same and all(nodes.get(n.outputs) == n for n in folded.nodes)
-    if same and all(v in made or new.constants.get(v) is c for v, c in folded.constants.items()):
+    if same and all(v in computed or new.constants.get(v) is c for v, c in folded.constants.items()):
         return
     raise CertificateError(
         "the folded graph is another than the one that was chosen",
@@ -171,9 +169,9 @@ def _equal_constants(check: _Check, a: str, b: str) -> bool:
 
 
 def _grouped(check: _Check, pairs: Sequence[Pair]) -> list[list[Pair]]:
-    """Claims whose regions in the new graph overlap, together, so that what they share is computed once.
+    """Claims whose regions in the new graph overlap, together, so that shared values are computed once.
 
-    What is derived from constants alone joins nothing: it costs little, and many regions share an epsilon.
+    Values derived from constants alone join nothing: it costs little, and many regions share an epsilon.
     """
     group_of: dict[str, int] = {}
     leader = list(range(len(pairs)))
@@ -188,8 +186,8 @@ def _grouped(check: _Check, pairs: Sequence[Pair]) -> list[list[Pair]]:
     for index, pair in enumerate(pairs):
         check_time()
         cone = Cone(check.new, check.new_positions, [pair[0]], check.claimed)
-        made = [o for n in cone.nodes for o in n.outputs if o and o not in derived]
-        for value in made:
+        results = [o for n in cone.nodes for o in n.outputs if o and o not in derived]
+        for value in results:
             leader[find(group_of.setdefault(value, index))] = index
     groups: dict[int, list[Pair]] = {}
     for index, pair in enumerate(pairs):
@@ -222,16 +220,16 @@ def _check_region(check: _Check, pairs: Sequence[Pair]) -> CheckedRegion:
         # Inputs that the new region no longer reads are the same in both graphs.
         targets |= {v: v for v in sorted(old.leaves) if v in check.old.inputs and v in check.new.inputs}
         inner = {v for v in new.leaves if v in check.new_positions}
-        found: tuple[Kind, float] | None = None
+        outcome: tuple[Kind, float] | None = None
         if all(v in targets for v in old.leaves) and not new.opaque and not old.opaque:
             _check_sizes(check, (old, new))
-            found = _compare(check, old, new, targets, widest=not inner)
-            if found is not None and found[1] <= tolerance:
+            outcome = _compare(check, old, new, targets, widest=not inner)
+            if outcome is not None and outcome[1] <= tolerance:
                 return CheckedRegion(
-                    tuple(sorted({b for _, b in pairs})), *found, nodes=(len(old.nodes), len(new.nodes))
+                    tuple(sorted({b for _, b in pairs})), *outcome, nodes=(len(old.nodes), len(new.nodes))
                 )
         if not inner:
-            raise _mismatch(check, pairs, found, tolerance)
+            raise _mismatch(check, pairs, outcome, tolerance)
         opened |= inner
 
 
@@ -257,17 +255,17 @@ def _tolerance(check: _Check, pairs: Sequence[Pair]) -> float:
 
 
 def _mismatch(
-    check: _Check, pairs: Sequence[Pair], found: tuple[Kind, float] | None, tolerance: float
+    check: _Check, pairs: Sequence[Pair], outcome: tuple[Kind, float] | None, tolerance: float
 ) -> CertificateError:
     names = ", ".join(repr(b) for _, b in pairs[:3])
-    if found is None:
+    if outcome is None:
         return UncheckedError(
             f"{names} cannot be checked",
             where=check.old.name,
             expected="regions that random data can be run through, with some finite result",
         )
     return CertificateError(
-        f"{names} differ from the original by {found[1]:.1e}",
+        f"{names} differ from the original by {outcome[1]:.1e}",
         where=check.old.name,
         expected=f"a relative difference of at most {tolerance:.0e} in float64 on random data",
         remedy="the original is unchanged; one of the rules that fired is unsound, or its conditions are too weak",
@@ -285,8 +283,8 @@ def _compare(
     graphs = old.subgraph, new.subgraph
     # Arithmetic modulo a prime knows nothing of infinities and NaN, neither given nor derived.
     finite = all(c.is_finite for g in graphs for c in g.constants.values())
-    made = [check.folded.constants.get(o) for n in new.nodes for o in n.outputs]
-    finite = finite and all(c is None or c.is_finite for c in made)
+    constants = [check.folded.constants.get(o) for n in new.nodes for o in n.outputs]
+    finite = finite and all(c is None or c.is_finite for c in constants)
     draws = DRAWS if max(map(_work, graphs)) <= HEAVY else 1
     if finite and all(agree_exactly(*graphs, targets, sizes, check.seed, draws) for sizes in check.sizes):
         check.settled.add(key)
@@ -390,5 +388,6 @@ def _leaves_range(exact: Array, constant: Constant, bound: float) -> bool:
     """Return whether a folded constant equals its expression but for elements that overflow or lose digits."""
     limits = ml_dtypes.finfo(constant.type.dtype.numpy)
     size = np.abs(exact)
-    held = (size <= float(limits.max)) & ((size >= float(limits.smallest_normal)) | (exact == 0)) | ~np.isfinite(exact)
-    return not held.all() and relative_difference(exact[held], constant.array.astype(np.float64)[held]) <= bound
+    normal = (size >= float(limits.smallest_normal)) | (exact == 0)
+    within = (size <= float(limits.max)) & normal | ~np.isfinite(exact)
+    return not within.all() and relative_difference(exact[within], constant.array.astype(np.float64)[within]) <= bound

@@ -12,8 +12,7 @@ from eqsat.errors import EqsatError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.graphs.interpret import run
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 
 #: Random draws for each region and each assignment of sizes.
 DRAWS = 2

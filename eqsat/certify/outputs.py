@@ -16,9 +16,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.files.origin import defaults_of
 from eqsat.language.ops import spec
-from eqsat.language.terms.dims import evaluate
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import OPAQUE, DType, Graph, TensorType, evaluate
 
 Outputs = Mapping[str, Any]
 
@@ -50,7 +48,7 @@ class InputSet:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Why a program may not stand for the original, or None, and what it loses on inputs of unusual size."""
+    """The reason why a program may not stand for the original, or None, and its losses on inputs of unusual size."""
 
     refused: str | None = None
     losses: tuple[str, ...] = ()

@@ -8,13 +8,14 @@ from typing import Literal, TypeAlias
 
 from eqsat.certify.compare import DRAWS
 from eqsat.language.arithmetic.residues import PRIME
+from eqsat.moved import FormerDict
 
 #: How a region was checked.
 Kind: TypeAlias = Literal["exact", "float64"]
 
 
 @dataclass(frozen=True)
-class CheckedRegion:
+class CheckedRegion(FormerDict):
     """One checked region: the old values it makes, how it was checked, the largest difference, nodes (old, new)."""
 
     values: tuple[str, ...]
@@ -42,9 +43,9 @@ class Certificate:
     stated: float | None = None
 
     def __str__(self) -> str:
-        held = "" if self.stated is None else f"; layouts and precisions move outputs by {self.stated:.1e} at most"
+        states = "" if self.stated is None else f"; layouts and precisions move outputs by {self.stated:.1e} at most"
         if self.kind == "identical":
-            return f"nothing changed{held}"
+            return f"nothing changed{states}"
         exact = sum(r.kind == "exact" for r in self.regions)
         parts = [f"{exact} exact mod {PRIME}"] if exact else []
         if len(self.regions) > exact:
@@ -53,4 +54,4 @@ class Certificate:
         text = f"{len(self.regions)} region{plural}: {', '.join(parts)}"
         if self.folded:
             text += f"; {self.folded} folded constants"
-        return f"{text}; largest difference {self.error:.1e}{held}"
+        return f"{text}; largest difference {self.error:.1e}{states}"

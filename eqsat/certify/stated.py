@@ -12,10 +12,7 @@ from eqsat.certify.compare import relative_difference
 from eqsat.errors import UncheckedError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
 from eqsat.language.graphs.interpret import run
-from eqsat.language.terms.dims import evaluate
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import LAYOUTS, OPAQUE, PLAIN, Graph, Node, State, TensorType, ValueType, evaluate
 from eqsat.system.deadline import check
 
 
@@ -45,7 +42,7 @@ class Narrow(Floats):
 
 
 class _Boxes:
-    """Opaque nodes of a graph: what each of them makes is drawn once, and what each of them reads is kept."""
+    """Opaque nodes of a graph: the results of each are drawn once, and the operands of each are kept."""
 
     def __init__(self, graph: Graph, sizes: Mapping[str, int], seed: int) -> None:
         rng = np.random.default_rng([seed, 1])
@@ -57,7 +54,7 @@ class _Boxes:
         self.unknown = {value for value, array in drawn if array is None}
 
     def run(self, graph: Graph, feeds: Mapping[str, Any], arithmetic: Floats) -> list[tuple[str, Any]]:
-        """The outputs of a graph by name, then what its opaque nodes read."""
+        """The outputs of a graph by name, then the operands of its opaque nodes."""
         read: dict[tuple[str, ...], list[Any]] = {}
 
         def opaque(node: Node, operands: list[Any]) -> list[Any]:
@@ -88,25 +85,25 @@ def stated_difference(
     """The largest relative difference of an output of `stated` from that of `graph`, on one draw of random inputs.
 
     Both run on the reference, in the element types they state unless another `arithmetic` is given; inputs and outputs
-    named in `boundary` are held so in `stated`. Opaque nodes make the same random values in both, and what they read
-    counts as outputs do. UncheckedError where the inputs or values are not such that they can be run here.
+    named in `boundary` are held so in `stated`. Opaque nodes make the same random values in both, and their operands
+    are compared as outputs are. UncheckedError where the inputs or values are not such that they can be run here.
     """
     feeds = _inputs(graph, sizes, seed)
     arithmetic, boxes = arithmetic or Narrow(), _Boxes(graph, sizes, seed)
-    held = {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}
-    ones, others = boxes.run(graph, feeds, arithmetic), boxes.run(stated, held, arithmetic)
+    stored = {name: _held(array, boundary.get(name, PLAIN)) for name, array in feeds.items()}
+    ones, others = boxes.run(graph, feeds, arithmetic), boxes.run(stated, stored, arithmetic)
     if [name for name, _ in ones] != [name for name, _ in others]:
         return float("inf")
     worst = 0.0
     for (name, one), (_, other) in zip(ones, others, strict=True):
         if one is other:
             continue
-        reference, found = np.asarray(one), _plain(np.asarray(other), boundary.get(name, PLAIN))
-        if reference.dtype.kind not in "fV" and reference.dtype != found.dtype:
+        reference, result = np.asarray(one), _plain(np.asarray(other), boundary.get(name, PLAIN))
+        if reference.dtype.kind not in "fV" and reference.dtype != result.dtype:
             return float("inf")
-        wide = found.astype(np.float64) if reference.dtype.kind in "fV" else found
-        kept = reference.astype(np.float64) if reference.dtype.kind in "fV" else reference
-        worst = max(worst, relative_difference(kept, wide))
+        wide = result.astype(np.float64) if reference.dtype.kind in "fV" else result
+        expected = reference.astype(np.float64) if reference.dtype.kind in "fV" else reference
+        worst = max(worst, relative_difference(expected, wide))
     return worst
 
 

@@ -53,7 +53,7 @@ def import_option(command: Command) -> Command:
         expose_value=False,
         callback=_import,
         is_eager=True,
-        help="Declares operators with @eqsat.op; may be repeated.",
+        help="Module that declares operators with @eqsat.op; may be repeated.",
     )
     return option(command)
 
@@ -71,7 +71,7 @@ def duration(text: str) -> float:
 
 
 def size(text: str) -> tuple[str, int]:
-    """A named dim and what it is costed at.
+    """A named dim and the sizes it is costed at.
 
     >>> size("batch=8")
     ('batch', 8)
@@ -89,7 +89,7 @@ def sizes(text: str) -> tuple[str, dict[int, float]]:
     (('batch', {1: 1.0, 8: 1.0}), ('batch', {1: 0.7, 8: 0.3}))
     """
     name, separator, rest = text.partition("=")
-    found: dict[int, float] = {}
+    weights: dict[int, float] = {}
     for part in rest.split(","):
         number, weighed, share = (piece.strip() for piece in part.partition(":"))
         if not (separator and name and number.isdecimal() and int(number) > 0):
@@ -98,10 +98,10 @@ def sizes(text: str) -> tuple[str, dict[int, float]]:
                 "or several, such as batch=1,8,32 or batch=1:0.7,8:0.3"
             )
         try:
-            found[int(number)] = float(share) if weighed else 1.0
+            weights[int(number)] = float(share) if weighed else 1.0
         except ValueError:
             raise ValueError(f"{share!r} is no weight of {name}={number}; expected a number, such as 0.7") from None
-    return name, found
+    return name, weights
 
 
 def weight(text: str) -> tuple[str, float]:
@@ -135,10 +135,10 @@ def names(text: str) -> list[str]:
     >>> names("logits, hidden")
     ['logits', 'hidden']
     """
-    found = [name.strip() for name in text.split(",") if name.strip()]
-    if not found:
+    parts = [name.strip() for name in text.split(",") if name.strip()]
+    if not parts:
         raise ValueError("no name given; expected names separated by commas")
-    return found
+    return parts
 
 
 def once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
@@ -147,16 +147,16 @@ def once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
     >>> once([("launches", "8"), ("time", "2 ms")], "--limit")
     {'launches': '8', 'time': '2 ms'}
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for term, value in pairs:
-        if term in found:
+        if term in values:
             raise UsageError(
-                f"{option} {term}={found[term]} and {option} {term}={value}",
+                f"{option} {term}={values[term]} and {option} {term}={value}",
                 expected="one limit of a term",
                 remedy="keep the tighter one",
             )
-        found[term] = value
-    return found
+        values[term] = value
+    return values
 
 
 class Parsed(click.ParamType[Any]):

@@ -15,7 +15,7 @@ from rich.table import Table
 from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
 from eqsat.commands.display import console, count_bar, interruptible
 from eqsat.errors import EqsatError, UsageError
-from eqsat.report.report import duration
+from eqsat.report.units import duration
 from eqsat.runtime.threads import check_threads
 from eqsat.system.files import write_text
 
@@ -63,15 +63,17 @@ class Contest:
 
 @click.command()
 @click.argument("given", metavar="[MODEL.onnx]...", nargs=-1, type=_FILE)
-@click.option("--models", type=NAMES, multiple=True, help="Models, separated by commas; those after it count too.")
-@click.option("--device", default="onnxruntime-cpu", show_default=True, help="Where to run; cuda is the GPU here.")
-@click.option("--precision", type=NAMES, default="float32", show_default=True, help="float32, tf32, float16, bfloat16.")
-@click.option("--forms", type=NAMES, default="all", show_default=True, help="What eqsat optimises: joint, graph only …")
-@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim is; may be repeated.")
+@click.option("--models", type=NAMES, multiple=True, help="Models, separated by commas, besides the arguments.")
+@click.option("--device", default="onnxruntime-cpu", show_default=True, help="Device; cuda is the GPU of this machine.")
+@click.option(
+    "--precision", type=NAMES, default="float32", show_default=True, help="float32, tf32, float16 or bfloat16."
+)
+@click.option("--forms", type=NAMES, default="all", show_default=True, help="Forms of eqsat: joint, graph only …")
+@click.option("--size", "sizes", type=SIZE, multiple=True, help="Size of a named dim; may be repeated.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads on a CPU.")
-@click.option("--rounds", type=int, default=100, show_default=True, help="Rounds of all contenders, at most.")
-@click.option("--seconds", type=DURATION, default="60s", show_default=True, help="Of timing each model, at most.")
-@click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Of each optimisation.")
+@click.option("--rounds", type=int, default=100, show_default=True, help="Most rounds of all contenders.")
+@click.option("--seconds", type=DURATION, default="60s", show_default=True, help="Most time for timing one model.")
+@click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Time limit of each optimisation.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare outputs with float64 on the CPU.")
 @click.option("--results", metavar="FOLDER", type=_FILE, help="Write a summary and all samples there, as JSON.")
 @debug_option
@@ -91,9 +93,9 @@ def bench(
 ) -> None:
     """Compare eqsat with PyTorch, torch.compile, XLA and ONNX Runtime, whichever are here, on models.
 
-    All run the same graph in the same element type, with TF32 for all or for none. Beside the times stand what the
-    hardware allows, and the error of each against float64. eqsat takes part in whole and in part: graph and layouts
-    chosen together, one after the other, either alone, and neither.
+    All run the same graph in the same element type, with TF32 for all or for none. The table has the time that the
+    hardware's limits allow, and the error of each against float64. eqsat takes part in whole and in part: graph and
+    layouts chosen together, one after the other, either alone, and neither.
     """
     paths = [*(Path(name) for names in models for name in names), *given]
     if not paths:
@@ -169,17 +171,17 @@ def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Seq
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {}
+    versions = {}
     for package in ("eqsat", "numpy", "onnx", "onnxruntime", "torch", "jax", "jaxlib", "triton"):
         try:
-            found[package] = version(package)
+            versions[package] = version(package)
         except PackageNotFoundError:
             continue
-    return found
+    return versions
 
 
 def _show(done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:
-    """A table for each model, what took no part, and what it comes to."""
+    """A table for each model, the contenders that took no part, and a summary."""
     from eqsat.bench.comparison import summary
 
     out = console()
@@ -206,15 +208,15 @@ def table_of(one: Comparison) -> Table:
     """The contenders of a model under the limits of the hardware; ratios are their times over eqsat's."""
     limits = one.limits
     least = f"bytes {duration(limits.memory_seconds)}, arithmetic {duration(limits.arithmetic_seconds)}"
-    made = Table(title=f"{one.model}, {one.precision}; limits of {one.device}: {least}")
-    made.add_column("by", no_wrap=True)
+    table = Table(title=f"{one.model}, {one.precision}; limits of {one.device}: {least}")
+    table.add_column("by", no_wrap=True)
     for heading in ("median", "p10", "p90", "/ limit", "/ eqsat", "90 %", "error"):
-        made.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True)
     ratios = one.as_dict()["ratios"]
     for row in one.results:
         ratio = ratios.get(row.name)
         times = (duration(s) for s in (row.median, *row.spread))
         shown = ("", "") if ratio is None else (f"{ratio['median']:.2f}", f"{ratio['low']:.2f}–{ratio['high']:.2f}")
         beyond = f"{row.median / limits.seconds:.1f}" if limits.seconds else ""
-        made.add_row(row.name, *times, beyond, *shown, "" if row.error is None else f"{row.error:.1e}")
-    return made
+        table.add_row(row.name, *times, beyond, *shown, "" if row.error is None else f"{row.error:.1e}")
+    return table

@@ -20,7 +20,8 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from eqsat.report.report import PHASES, WIDTH, Progress, duration, integer, percent
+from eqsat.report.report import PHASES, WIDTH, Progress
+from eqsat.report.units import duration, integer, percent
 from eqsat.system import interrupts
 from eqsat.system.terminal import Terminal, standard_error
 
@@ -31,10 +32,10 @@ _STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n
 
 def console() -> Console:
     """Standard output, as wide as a report where it is no terminal."""
-    found = Terminal()
-    if not found.is_terminal:
-        found.width = WIDTH
-    return found
+    terminal = Terminal()
+    if not terminal.is_terminal:
+        terminal.width = WIDTH
+    return terminal
 
 
 def count_bar() -> Bar:
@@ -147,7 +148,7 @@ class Begun:
 def interruptible(begun: Callable[[], bool] | None = None) -> Iterator[Callable[[], bool]]:
     """Turns the first Ctrl-C into a request that the work ends early, and says so; the second is KeyboardInterrupt.
 
-    Yields what tells whether the request was made. Until `begun` says so, the first is KeyboardInterrupt already.
+    Yield a function that tells whether the request was made. Until `begun` says so, the first is KeyboardInterrupt.
     """
     with interrupts.interruptible(_say_stopping, begun) as asked:
         yield asked

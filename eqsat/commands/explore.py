@@ -1,4 +1,4 @@
-"""`eqsat explore`: what the e-graph of a model holds, as tables and as a page."""
+"""`eqsat explore`: the e-graph of a model, as tables and as a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from eqsat.commands.display import Begun, console, interruptible, progress_bar
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_there
 from eqsat.errors import UsageError
-from eqsat.report.report import Progress, count, duration, integer
+from eqsat.report.report import Progress
+from eqsat.report.units import count, duration, integer
 from eqsat.system.terminal import standard_error
 
 #: Rules and changes that are printed.
@@ -24,7 +25,7 @@ _RULES, _CHANGES = 15, 12
 @click.command()
 @click.argument("model", metavar="IN.onnx", type=FILE)
 @click.option(
-    "--html", "page_file", metavar="PAGE.html", type=FILE, help="Write a page of it all, which needs no network."
+    "--html", "page_file", metavar="PAGE.html", type=FILE, help="Write an HTML page of the run, which needs no network."
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @click.option("--tensor", "tensors", metavar="NAME", multiple=True, help="List all forms of a value; may be repeated.")
@@ -40,10 +41,10 @@ def explore(
     measure: bool,
     **options: Any,
 ) -> None:
-    """Grow the e-graph of IN.onnx and print what was found: growth, rules, what was chosen, what changed.
+    """Grow the e-graph of IN.onnx and print its growth, the rules that fired, the choice and the changes.
 
     No model is written. The page shows the same to look into: both graphs, every form of every tensor with its cost,
-    the rules behind each change. Ctrl-C ends growth and search early and shows what was found by then; a second Ctrl-C,
+    the rules behind each change. Ctrl-C ends growth and search early and shows the results so far; a second Ctrl-C,
     or one while IN.onnx is read, aborts.
     """
     if opens and page_file is None:
@@ -73,9 +74,9 @@ def explore(
     out.print(str(explorer.choice), soft_wrap=True)
     out.print()
     out.print(_changes(view.changes, result.report.kept_because))
-    for found in forms:
+    for form in forms:
         out.print()
-        out.print(str(found), soft_wrap=True)
+        out.print(str(form), soft_wrap=True)
     for warning in result.report.warnings:
         out.print(f"warning: {warning}", soft_wrap=True)
     if page_file is not None:

@@ -12,7 +12,8 @@ from eqsat.commands.arguments import DURATION, debug_option
 from eqsat.commands.display import console, interruptible, progress_bar
 from eqsat.commands.targets import check_target
 from eqsat.errors import printable
-from eqsat.report.report import Progress, count, percent
+from eqsat.report.report import Progress
+from eqsat.report.units import count, percent
 from eqsat.system.files import write_text
 from eqsat.system.terminal import standard_error
 
@@ -25,10 +26,10 @@ _STDOUT = Path("-")
 
 @click.command()
 @click.argument("egraph", metavar="FILE.json", type=_FILE)
-@click.option("--extractor", default="ilp", show_default=True, help="How to choose: ilp, greedy or backtracking.")
-@click.option("--alpha", type=float, help="Of backtracking: how much dearer than the best; 1.05 if left out.")
-@click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="For the search.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Of the search.")
+@click.option("--extractor", default="ilp", show_default=True, help="Extractor: ilp, greedy or backtracking.")
+@click.option("--alpha", type=float, help="Factor by which backtracking may exceed the best cost; 1.05 if left out.")
+@click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Time limit of the search.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search.")
 @click.option(
     "--json", "target", metavar="OUT", type=_FILE, help="Write JSON there, with the chosen e-nodes; - prints it."
 )

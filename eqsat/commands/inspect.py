@@ -1,4 +1,4 @@
-"""`eqsat inspect`: what a model consists of, as eqsat reads it."""
+"""`eqsat inspect`: the parts of a model, as eqsat reads it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from eqsat.commands.arguments import SIZE, debug_option
 from eqsat.commands.display import console
 from eqsat.commands.opaque import Listing, joined, listing, print_listing
 from eqsat.errors import EqsatError, printable
-from eqsat.report.report import count, integer, quantity
+from eqsat.report.units import count, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.language.terms.graph import Graph
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("models", metavar="IN.onnx...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--size", "sizes", type=SIZE, multiple=True, help="What a named dim counts as; may be repeated.")
-@click.option("--nodes", "show_nodes", is_flag=True, help="List every node with the types it makes.")
-@click.option("--opaque", "only_opaque", is_flag=True, help="List what stays opaque and why, of several models too.")
+@click.option("--size", "sizes", type=SIZE, multiple=True, help="Size of a named dim; may be repeated.")
+@click.option("--nodes", "show_nodes", is_flag=True, help="List every node with the types of its results.")
+@click.option("--opaque", "only_opaque", is_flag=True, help="List opaque operators and why, of several models too.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, with every node.")
 @debug_option
 def inspect(
     models: tuple[Path, ...], sizes: tuple[tuple[str, int], ...], show_nodes: bool, only_opaque: bool, as_json: bool
 ) -> int:
-    """Show operators, shapes, FLOPs, bytes, named dims, and what is opaque and why.
+    """Show operators, shapes, FLOPs, bytes, named dims, and opaque nodes with reasons.
 
     Operators are counted after shapes were inferred and constants folded. --opaque lists of one model or several which
     operators have no counterpart here, how many nodes that is, and the reason of each; a model that cannot be read is
@@ -45,19 +45,19 @@ def inspect(
         return _opaque(models, as_json)
     if len(models) > 1:
         raise click.UsageError(f"{len(models)} models, and one is shown at a time; several go with --opaque.")
-    found = inspection(load(models[0]), dict(sizes))
+    summary = inspection(load(models[0]), dict(sizes))
     if as_json:
-        click.echo(printable(json.dumps(found, indent=2, ensure_ascii=False)))
+        click.echo(printable(json.dumps(summary, indent=2, ensure_ascii=False)))
         return 0
     out = console()
-    _print_summary(out, found)
+    _print_summary(out, summary)
     if show_nodes:
-        _print_nodes(out, found)
+        _print_nodes(out, summary)
     return 0
 
 
 def _opaque(models: Sequence[Path], as_json: bool) -> int:
-    """Lists what stays opaque in models, and says of those that cannot be read why."""
+    """List the opaque operators of models, and the reasons why some cannot be read."""
     from eqsat.language.onnx.read.importer import load
 
     listings: dict[str, Listing] = {}
@@ -68,7 +68,7 @@ def _opaque(models: Sequence[Path], as_json: bool) -> int:
         except EqsatError as error:
             refused[model] = str(error)
     if as_json:
-        documents = [{"model": model, **found.document()} for model, found in listings.items()]
+        documents = [{"model": model, **listed.document()} for model, listed in listings.items()]
         whole = {"models": documents, "all": joined(list(listings.values())).document(), "refused": refused}
         click.echo(printable(json.dumps(whole, indent=2, ensure_ascii=False)))
     else:
@@ -118,41 +118,41 @@ def inspection(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
     }
 
 
-def _print_summary(out: Console, found: Mapping[str, Any]) -> None:
-    constants = found["constants"]
+def _print_summary(out: Console, summary: Mapping[str, Any]) -> None:
+    constants = summary["constants"]
     facts = Table.grid(padding=(0, 2))
-    facts.add_row("model", f"{found['name']}, opset {found['opset']}")
-    facts.add_row("nodes", integer(len(found["nodes"])))
+    facts.add_row("model", f"{summary['name']}, opset {summary['opset']}")
+    facts.add_row("nodes", integer(len(summary["nodes"])))
     facts.add_row("constants", f"{integer(constants['count'])}, {quantity(constants['bytes'], 'B')}")
     for kind in ("inputs", "outputs"):
-        for i, (name, type) in enumerate(found[kind].items()):
+        for i, (name, type) in enumerate(summary[kind].items()):
             facts.add_row(kind if i == 0 else "", f"{name}: {type}")
-    dims = ", ".join(f"{name} (counted as {size})" for name, size in found["named_dims"].items())
+    dims = ", ".join(f"{name} (counted as {size})" for name, size in summary["named_dims"].items())
     facts.add_row("named dims", dims or "none")
-    facts.add_row("work", f"{quantity(found['flops'], 'FLOP')}, {quantity(found['bytes'], 'B')} moved")
-    facts.add_row("opaque", count(len(found["opaque"]), "node") if found["opaque"] else "none")
+    facts.add_row("work", f"{quantity(summary['flops'], 'FLOP')}, {quantity(summary['bytes'], 'B')} moved")
+    facts.add_row("opaque", count(len(summary["opaque"]), "node") if summary["opaque"] else "none")
     out.print(facts)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("operator")
     for title in ("count", "FLOPs", "bytes"):
         table.add_column(title, justify="right")
-    for op, entry in found["operators"].items():
+    for op, entry in summary["operators"].items():
         table.add_row(op, integer(entry["count"]), quantity(entry["flops"], ""), quantity(entry["bytes"], "B"))
     out.print()
     out.print(table)
-    for node in found["opaque"]:
+    for node in summary["opaque"]:
         out.print(_one_line(f"opaque {node['name']} ({node['op']}): {node['reason']}"))
-    for warning in found["warnings"]:
+    for warning in summary["warnings"]:
         out.print(_one_line(f"warning: {warning}"))
 
 
-def _print_nodes(out: Console, found: Mapping[str, Any]) -> None:
+def _print_nodes(out: Console, summary: Mapping[str, Any]) -> None:
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("node", "operator", "makes"):
         table.add_column(title, overflow="fold")
     for title in ("FLOPs", "bytes"):
         table.add_column(title, justify="right")
-    for node in found["nodes"]:
+    for node in summary["nodes"]:
         work = quantity(node["flops"], ""), quantity(node["bytes"], "B")
         table.add_row(node["name"], node["op"], ", ".join(node["types"]), *work)
     out.print()

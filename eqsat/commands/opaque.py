@@ -10,13 +10,12 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.table import Table
 
-from eqsat.report.report import count, integer, percent
+from eqsat.report.units import count, integer, percent
 
 if TYPE_CHECKING:
     from onnx import NodeProto
 
-    from eqsat.language.terms.dims import Sym
-    from eqsat.language.terms.graph import Graph
+    from eqsat.language.terms import Graph, Sym
 
 
 @dataclass
@@ -92,11 +91,11 @@ def listing(graph: Graph) -> Listing:
     """The operators of a graph that stay opaque, with the reason that reading it gave for each."""
     from eqsat.language.graphs.fold import fresh_beside
 
-    found: dict[tuple[str, str], Kept] = {}
-    return _ordered(_collected(graph, found, fresh_beside(graph.types.values())), found)
+    operators: dict[tuple[str, str], Kept] = {}
+    return _ordered(_collected(graph, operators, fresh_beside(graph.types.values())), operators)
 
 
-def _collected(graph: Graph, found: dict[tuple[str, str], Kept], fresh: Callable[[], Sym]) -> int:
+def _collected(graph: Graph, operators: dict[tuple[str, str], Kept], fresh: Callable[[], Sym]) -> int:
     """Adds the opaque nodes of a graph, and those of the bodies in it that are read; counts the nodes of all these."""
     from onnx import NodeProto
 
@@ -110,11 +109,11 @@ def _collected(graph: Graph, found: dict[tuple[str, str], Kept], fresh: Callable
             continue
         proto = NodeProto.FromString(node.attrs["proto"])
         key = proto.domain or "ai.onnx", proto.op_type
-        entry = found.setdefault(key, Kept(*key))
+        entry = operators.setdefault(key, Kept(*key))
         entry.count += 1
         entry.reasons[placed(str(node.attrs["reason"]), proto)] += 1
         within = 0 if id(node) in bodies else _nodes_within(proto)
-        read = sum(_collected(body.graph, found, fresh) for body in bodies.get(id(node), ()))
+        read = sum(_collected(body.graph, operators, fresh) for body in bodies.get(id(node), ()))
         entry.within += within
         entry.read += read
         total += within + read
@@ -123,18 +122,18 @@ def _collected(graph: Graph, found: dict[tuple[str, str], Kept], fresh: Callable
 
 def joined(listings: Sequence[Listing]) -> Listing:
     """The listings of several models as one."""
-    found: dict[tuple[str, str], Kept] = {}
+    operators: dict[tuple[str, str], Kept] = {}
     for entry in (entry for one in listings for entry in one.kept):
-        whole = found.setdefault((entry.domain, entry.operator), Kept(entry.domain, entry.operator))
+        whole = operators.setdefault((entry.domain, entry.operator), Kept(entry.domain, entry.operator))
         whole.count += entry.count
         whole.within += entry.within
         whole.read += entry.read
         whole.reasons += entry.reasons
-    return _ordered(sum(one.nodes for one in listings), found)
+    return _ordered(sum(one.nodes for one in listings), operators)
 
 
-def _ordered(nodes: int, found: Mapping[tuple[str, str], Kept]) -> Listing:
-    return Listing(nodes, tuple(sorted(found.values(), key=lambda e: (-e.count - e.within, e.domain, e.operator))))
+def _ordered(nodes: int, operators: Mapping[tuple[str, str], Kept]) -> Listing:
+    return Listing(nodes, tuple(sorted(operators.values(), key=lambda e: (-e.count - e.within, e.domain, e.operator))))
 
 
 def placed(reason: str, node: NodeProto) -> str:
@@ -164,27 +163,27 @@ def _nodes_within(node: NodeProto) -> int:
 
 
 def print_listing(out: Console, listings: Mapping[str, Listing]) -> None:
-    """Prints what stays opaque in each of some models, and where there are several, in all of them."""
-    for name, found in listings.items():
-        _print_one(out, name, found)
+    """Print the opaque operators of each of some models, and where there are several, of all of them."""
+    for name, one in listings.items():
+        _print_one(out, name, one)
     if len(listings) > 1:
         _print_one(out, f"all {len(listings)} models", joined(list(listings.values())))
 
 
-def _print_one(out: Console, name: str, found: Listing) -> None:
-    if not found.kept:
-        out.print(f"{name}: {count(found.nodes, 'node')}, none opaque".replace("\n", "\\n"))
+def _print_one(out: Console, name: str, listed: Listing) -> None:
+    if not listed.kept:
+        out.print(f"{name}: {count(listed.nodes, 'node')}, none opaque".replace("\n", "\\n"))
         return
-    share = percent(found.opaque / found.nodes)
-    said = f"{name}: {integer(found.opaque)} of {count(found.nodes, 'node')} opaque, {share}"
+    share = percent(listed.opaque / listed.nodes)
+    said = f"{name}: {integer(listed.opaque)} of {count(listed.nodes, 'node')} opaque, {share}"
     out.print(said.replace("\n", "\\n"))
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("operator", overflow="fold")
     for title in ("count", "nodes within", "read within", "share of nodes"):
         table.add_column(title, justify="right")
     table.add_column("reason", overflow="fold")
-    for entry in found.kept:
+    for entry in listed.kept:
         within, read = (integer(nodes) if nodes else "–" for nodes in (entry.within, entry.read))
-        share = percent(found.share(entry))
+        share = percent(listed.share(entry))
         table.add_row(entry.name, integer(entry.count), within, read, share, entry.stated())
     out.print(table)

@@ -31,11 +31,11 @@ FAILED = 3
 
 @click.command()
 @click.argument("model", metavar="IN.onnx", type=FILE)
-@click.option("-o", "--output", "target", metavar="OUT.onnx", type=FILE, required=True, help="Where to write.")
+@click.option("-o", "--output", "target", metavar="OUT.onnx", type=FILE, required=True, help="The file to write.")
 @run_options("optimize")
 @click.option("--no-measure", is_flag=True, help="Do not time the result against the original.")
-@click.option("--json", "report_file", metavar="REPORT.json", type=FILE, help="Write the report there too.")
-@click.option("--html", "page_file", metavar="PAGE.html", type=FILE, help="Write a page of this run to look into.")
+@click.option("--json", "report_file", metavar="REPORT.json", type=FILE, help="Write the report there, as JSON.")
+@click.option("--html", "page_file", metavar="PAGE.html", type=FILE, help="Write an HTML page of this run there.")
 @import_option
 @debug_option
 def optimize(
@@ -88,7 +88,7 @@ def optimize(
 def _optimised(
     model: Path, given: Mapping[str, Any], measure: bool, paged: bool
 ) -> tuple[Result, Callable[[Path], object] | None]:
-    """The result, and what writes the page of its run, if one is wanted and the run can be shown."""
+    """The result, and a writer of the page of its run, if one is wanted and the run can be shown."""
     from eqsat.calls import optimize as run
 
     if not paged:

@@ -19,11 +19,11 @@ from eqsat.system.terminal import standard_error
 
 @click.command()
 @click.argument("model", metavar="IN.onnx", type=FILE)
-@click.option("-x", default="time", show_default=True, help="One term.")
-@click.option("-y", default="peak_memory", show_default=True, help="The other.")
+@click.option("-x", default="time", show_default=True, help="The first term.")
+@click.option("-y", default="peak_memory", show_default=True, help="The second term.")
 @run_options("pareto")
 @click.option("--plot", "plot_file", metavar="OUT.png", type=FILE, help="Draw the front there: .png, .svg or .pdf.")
-@click.option("--json", "json_file", metavar="OUT.json", type=FILE, help="Write the points there.")
+@click.option("--json", "json_file", metavar="OUT.json", type=FILE, help="Write the points there, as JSON.")
 @import_option
 @debug_option
 def pareto(
@@ -47,7 +47,7 @@ def pareto(
     begun = Begun()
     with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
         try:
-            found = run(
+            frontier = run(
                 model,
                 x,
                 y,
@@ -60,8 +60,8 @@ def pareto(
                 raise click.Abort from error
             raise
     if plot_file is not None:
-        found.plot(plot_file)
+        frontier.plot(plot_file)
     if json_file is not None:
-        document = {"terms": [x, y], "complete": found.front.is_complete, "points": found.points}
+        document = {"terms": [x, y], "complete": frontier.front.is_complete, "points": frontier.points}
         write_text(json_file, json.dumps(document, indent=2) + "\n")
-    console().print(found)
+    console().print(frontier)

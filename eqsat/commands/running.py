@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import Field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 
-from eqsat.commands.arguments import BUCKET, DURATION, LIMIT, NAMES, SIZES, WEIGHT, once
+from eqsat.commands.arguments import BUCKET, DURATION, LIMIT, NAMES, SIZES, WEIGHT, Command, once
 from eqsat.errors import UsageError
 from eqsat.options.options import Call, default_of, meaning_of, options_of
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 #: The type of an option that names a file.
 FILE = click.Path(path_type=Path)

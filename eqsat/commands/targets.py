@@ -58,7 +58,7 @@ def check_target(target: Path, sources: Iterable[Path]) -> None:
 def is_same_file(one: Path, other: Path) -> bool:
     """True for one file under two names: paths, symbolic links or hard links.
 
-    What the system cannot look up, such as links in a circle, is no file.
+    A path that the system cannot look up, such as links in a circle, is no file.
     """
     try:
         if is_there(one) and is_there(other):

@@ -16,10 +16,8 @@ from eqsat.errors import ExtractionError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.portable import is_portable
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import Constant, Graph, Node, TensorType, ValueType
 from eqsat.system.deadline import check
 
 
@@ -99,7 +97,7 @@ class _Decoder:
         return self.snapshot.nodes[self.chosen[leader]]
 
     def _emit(self, leader: int) -> None:
-        node, found = self._node(leader), self.snapshot.classes[leader]
+        node, facts = self._node(leader), self.snapshot.classes[leader]
         if node.op == ABSENT:
             return
         if node.op == PROJECTION:
@@ -107,22 +105,20 @@ class _Decoder:
             return
         if node.op == INPUT:
             self.names[leader] = node.attrs["name"]
-            self.shared[node.attrs["name"]] = found.values
+            self.shared[node.attrs["name"]] = facts.values
             return
         if len(node.types) > 1:
             self._emit_several(leader, node)
             return
         name = self._value_name(leader, node)
         self.names[leader] = name
-        self.types[name] = found.type
-        if found.values:
-            self.shared[name] = found.values
+        self.types[name] = facts.type
+        if facts.values:
+            self.shared[name] = facts.values
         if node.op == CONST:
             self.constants[name] = self.snapshot.constants[node.attrs["index"]]
-        elif node.op == OPAQUE:
-            self.nodes.append(self._opaque(node, (name,)))
         else:
-            self.nodes.append(Node(node.op, self._operands(node), (name,), node.attrs, self._node_name(node)))
+            self.nodes.append(self._made(node, (name,)))
 
     def _emit_several(self, leader: int, node: SnapshotNode) -> None:
         """A node with several outputs: those that anything projects get their original names, if they had one.
@@ -146,22 +142,20 @@ class _Decoder:
                 self.types[name] = type
                 if values:
                     self.shared[name] = tuple(values)
-        if node.op == OPAQUE:
-            self.nodes.append(self._opaque(node, tuple(names)))
-        else:
-            self.nodes.append(Node(node.op, self._operands(node), tuple(names), node.attrs, self._node_name(node)))
+        self.nodes.append(self._made(node, tuple(names)))
 
-    def _opaque(self, node: SnapshotNode, outputs: tuple[str, ...]) -> Node:
-        kept = self.snapshot.opaque[node.attrs["index"]]
+    def _made(self, node: SnapshotNode, outputs: tuple[str, ...]) -> Node:
+        """The node of the graph that an e-node becomes."""
+        operands = tuple(self.names.get(k) for k in node.operands)
+        if node.op != OPAQUE:
+            return Node(node.op, operands, outputs, node.attrs, self._node_name(node))
+        opaque = self.snapshot.opaque[node.attrs["index"]]
         # An output nobody reads keeps its name: a node that is never looked into may not lose one.
-        named = tuple(new or old for new, old in zip(outputs, kept.outputs, strict=True))
+        named = tuple(new or old for new, old in zip(outputs, opaque.outputs, strict=True))
         for name, type in zip(named, node.types, strict=True):
             if name:
                 self.types.setdefault(name, type)
-        return Node(OPAQUE_NODE, self._operands(node), named, kept.attrs, kept.name)
-
-    def _operands(self, node: SnapshotNode) -> tuple[str | None, ...]:
-        return tuple(self.names.get(k) for k in node.operands)
+        return Node(OPAQUE_NODE, operands, named, opaque.attrs, opaque.name)
 
     def _node_name(self, node: SnapshotNode) -> str:
         name = node.original.name if node.original is not None else ""
@@ -189,7 +183,7 @@ class _Decoder:
 def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
     """The graph with its nodes over constants evaluated, in float64 and rounded once, unless that takes too much.
 
-    `known` carries what was evaluated from one graph to the next that is derived from the same constants.
+    `known` carries evaluated constants from one graph to the next that is derived from the same ones.
     """
     known = {} if known is None else known
     keys: dict[str, Any] = {v: id(c) for v, c in graph.constants.items()}
@@ -199,17 +193,17 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
     sources = {v: frozenset((v,)) for v in env}
     exact = Floats(wide=True)
     arrays: dict[str, Any] = {}
-    kept: list[Node] = []
+    computed: list[Node] = []
     for node in graph.nodes:
         result = graph.type(node.outputs[0])
         foldable = node.op != OPAQUE_NODE and spec(node.op).is_foldable and len(node.outputs) == 1
         foldable = foldable and all(v is None or v in env for v in node.inputs)
         if not foldable or not isinstance(result, TensorType) or not result.is_static:
-            kept.append(node)
+            computed.append(node)
             continue
         given = frozenset[str]().union(*(sources[v] for v in node.inputs if v is not None))
         if not may_derive(result.elements({}) * result.dtype.itemsize, sum(sizes[v] for v in given)):
-            kept.append(node)
+            computed.append(node)
             continue
         (name,) = node.outputs
         key = keys[name] = (node.op, node.attrs, tuple(v and keys[v] for v in node.inputs))
@@ -220,16 +214,17 @@ def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
                     arrays[value] = exact.constant(env[value].array, env[value].type)
             operands = [None if v is None else arrays[v] for v in node.inputs]
             types = [None if v is None else env[v].type for v in node.inputs]
-            held = [None if v is None else env[v].array for v in node.inputs]
+            elements = [None if v is None else env[v].array for v in node.inputs]
             array = None
-            if result.dtype.is_float or is_portable(node.op, node.attrs, held):
+            if result.dtype.is_float or is_portable(node.op, node.attrs, elements):
                 array = evaluated(exact, node, operands, types, result)
             check(0)
-            with np.errstate(over="ignore", invalid="ignore"):  # the certificate says what leaves its type's range
+            # The certificate names values outside their type's range.
+            with np.errstate(over="ignore", invalid="ignore"):
                 known[key] = None if array is None else (array, Constant.of(array, result.dtype))
         if known[key] is None:
-            kept.append(node)
+            computed.append(node)
             continue
         arrays[name], env[name] = known[key]
         sources[name] = given
-    return replace(graph, nodes=tuple(kept), constants=env).without_dead()
+    return replace(graph, nodes=tuple(computed), constants=env).without_dead()

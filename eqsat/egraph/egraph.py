@@ -12,9 +12,8 @@ from eqsat.egraph.nodes import EClass, ENode, Firing, RuleUnion
 from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.graph import Node as GraphNode
+from eqsat.language.terms import Attrs, Constant
+from eqsat.language.terms import Node as GraphNode
 from eqsat.language.terms.masks import rows_attend
 from eqsat.language.terms.types import DType, OpaqueType, TensorType, ValueType
 
@@ -33,10 +32,10 @@ _NOTHING = OpaqueType("left out")
 class EGraph:
     """E-nodes numbered from 0, in egglog for matching and congruence, and here with types, facts and origins.
 
-    Every e-node is added through `add`, so types are known at once; `rebuild` brings in what egglog found equal. Two
-    tensors of different type in one class are an UnsoundRuleError that names the rule. With `finite_math` every tensor
-    counts as finite, without it (False) only constants that are; where it is None inputs do, but for those that are
-    `doubted`, and what operators without poles make of finite operands.
+    Every e-node is added through `add`, so types are known at once; `rebuild` brings in the equalities that egglog
+    found. Two tensors of different type in one class are an UnsoundRuleError that names the rule. With `finite_math`
+    every tensor counts as finite, without it (False) only constants that are; where it is None inputs do, but for those
+    that are `doubted`, and results of operators without poles on finite operands.
     """
 
     def __init__(self, *, finite_math: bool | None = None, doubted: Collection[str] = ()) -> None:
@@ -82,9 +81,8 @@ class EGraph:
             self.steps[known] = min(self.steps[known], steps)
             return known
         if types is None:
-            given = [self.type(k) for k in children]
-            types = spec(op).result_types([None if t is _NOTHING else _tensor(t, op) for t in given], attrs)
-            check_size(given, types, op)
+            types = spec(op).result_types(self._tensors(children, op), attrs)
+            check_size([self.type(k) for k in children], types, op)
             self._check_range(op, attrs, children, types)
         number = len(self.nodes)
         self.nodes.append(ENode(op, attrs, children, tuple(types)))
@@ -179,7 +177,7 @@ class EGraph:
 
     def distinct(self) -> list[tuple[str, int, tuple[int, ...], int]]:
         """Each distinct e-node once: operator, attributes, operand classes, number; in the order they were made."""
-        return sorted(((*key, number) for key, number in self._memo.items()), key=lambda found: found[3])
+        return sorted(((*key, number) for key, number in self._memo.items()), key=lambda enode: enode[3])
 
     def members(self, leader: int, op: str) -> list[tuple[int, tuple[int, ...], int]]:
         """Attributes, operands and number of a class's e-nodes with this operator, as of when it was last rebuilt."""
@@ -208,7 +206,7 @@ class EGraph:
         """The elements of a small constant class, else None."""
         leader = self.find(number)
         if leader not in self._values:
-            self._values[leader] = None  # what asks for itself while it is evaluated has no value that way
+            self._values[leader] = None  # a class that asks for itself while it is evaluated has no value that way
             self._values[leader] = self._evaluate(leader)
         return self._values[leader]
 
@@ -287,10 +285,15 @@ class EGraph:
         """Refuse a small constant outside its type's range, as rules over the real numbers make them."""
         if not operands or not self._is_small(types) or not all(self._is_known(k) for k in operands):
             return
-        given = [None if self.type(k) is _NOTHING else _tensor(self.type(k), op) for k in operands]
+        given = self._tensors(operands, op)
         arrays = [None if t is None else self.value(k) for k, t in zip(operands, given, strict=True)]
         if leaves_range(GraphNode(op, (), (), attrs), arrays, given, _tensor(types[0], op)):
             raise ShapeError(f"a constant leaves the range of {types[0]}", where=op)
+
+    def _tensors(self, operands: Sequence[int], op: str) -> list[TensorType | None]:
+        """The types of an operator's operands, None for those left out; ShapeError where one is no tensor."""
+        types = map(self.type, operands)
+        return [None if type is _NOTHING else _tensor(type, op) for type in types]
 
     def _is_known(self, number: int) -> bool:
         return self.type(number) is _NOTHING or (self.eclass(number).constant and self.value(number) is not None)
@@ -313,10 +316,10 @@ class EGraph:
         )
 
     def _evaluate(self, leader: int) -> Any | None:
-        found = self._classes[leader]
-        if not found.constant or not self._is_small([found.type]):
+        facts = self._classes[leader]
+        if not facts.constant or not self._is_small([facts.type]):
             return None
-        for number in found.members:
+        for number in facts.members:
             node = self.nodes[number]
             if node.op == CONST:
                 return self.constants[node.attrs["index"]].array
@@ -325,8 +328,7 @@ class EGraph:
             operands = [None if self.type(k) is _NOTHING else self.value(k) for k in node.operands]
             if any(o is None and self.type(k) is not _NOTHING for o, k in zip(operands, node.operands, strict=True)):
                 continue
-            step = GraphNode(node.op, (), (), node.attrs)
-            types = [None if self.type(k) is _NOTHING else _tensor(self.type(k), node.op) for k in node.operands]
+            step, types = GraphNode(node.op, (), (), node.attrs), self._tensors(node.operands, node.op)
             return evaluated(Floats(), step, operands, types, _tensor(node.types[0], node.op))
         return None
 
@@ -361,10 +363,10 @@ class TensorView:
     @property
     def attends(self) -> bool:
         """True for a constant mask in which no row hides all keys."""
-        found = self.egraph.eclass(self.leader)
-        nodes = (self.egraph.nodes[n] for n in found.members) if found.constant else ()
-        held = next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
-        return held.attends if held is not None else self.value is not None and rows_attend(self.value)
+        facts = self.egraph.eclass(self.leader)
+        nodes = (self.egraph.nodes[n] for n in facts.members) if facts.constant else ()
+        mask = next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
+        return mask.attends if mask is not None else self.value is not None and rows_attend(self.value)
 
 
 def constructor_name(op: str, arity: int) -> str:

@@ -12,9 +12,8 @@ from eqsat.egraph.facts.assumptions import doubted_inputs, rounding_constants
 from eqsat.egraph.facts.signs import signing_zeros
 from eqsat.egraph.matching.build import split_slices
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import Attrs, Graph, Node, TensorType, ValueType
 from eqsat.system.deadline import check
 
 
@@ -39,7 +38,7 @@ def encode(
     """Write a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
     A split becomes the slices it makes, a node with several outputs one class that its outputs project from. Inputs
-    that are `doubted` do not count as finite; where outputs are `heard`, what reads them may tell a zero's sign.
+    that are `doubted` do not count as finite; where outputs are `heard`, their readers may tell a zero's sign.
     """
     result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_inputs(graph) | set(doubted)), graph)
     for name in graph.inputs:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import weakref
 from collections.abc import Iterable, Sequence
+from functools import cache
 from typing import Any
 
-from eqsat.egraph.process import check_process, home, keep_forever
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, UsageError
 from eqsat.system.deadline import check
 
 #: Text handed to egglog at once; parsing is quadratic in its length.
@@ -39,6 +40,31 @@ def _bindings() -> Any:
 def load() -> None:
     """Load egglog ahead of the first e-graph: that takes some tenths of a second, in which nothing can be ended."""
     _bindings()
+
+
+@cache
+def home() -> int:
+    """The process that made the first e-graph, which is asked for when that is made."""
+    return os.getpid()
+
+
+def check_process() -> None:
+    """UsageError in a process that was forked from one that had e-graphs.
+
+    egglog's threads are not copied by a fork, and a child waits for them forever.
+    """
+    if home.cache_info().currsize and home() != os.getpid():
+        raise UsageError(
+            f"process {os.getpid()} was forked from one that had used eqsat",
+            expected="a process that was started anew: e-graphs use threads, and a fork does not copy them",
+            remedy="start it by multiprocessing.get_context('spawn'), or fork before the first use",
+        )
+
+
+def keep_forever(things: Iterable[Any]) -> None:
+    """Keep these from being freed: in a forked child, egglog would wait for a thread to free an e-graph."""
+    for thing in things:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
 
 
 class EngineError(EqsatError):
@@ -72,21 +98,22 @@ class Engine:
 
     def constructor(self, name: str, arity: int) -> None:
         """Declare an operator of `arity` operands; its attributes are one number."""
-        if name not in self._declared:
-            self._declared.add(name)
-            self._run(f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
+        self._declare(name, f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
 
     def packed(self, name: str) -> None:
         """Declare an operator of one operand that stands for many; see `insert`."""
-        if "operands" not in self._declared:
-            self.constructor("operands", 2)
+        self.constructor("operands", 2)
         self.constructor(name, 1)
 
     def presence(self, name: str) -> None:
         """Declare a relation over classes, for `mark`."""
+        self._declare(name, f"(relation {name} ({_SORT}))")
+
+    def _declare(self, name: str, program: str) -> None:
+        """Run a declaration, once."""
         if name not in self._declared:
             self._declared.add(name)
-            self._run(f"(relation {name} ({_SORT}))")
+            self._run(program)
 
     def ruleset(self, name: str) -> None:
         """Declare a set of queries that run together."""
@@ -125,15 +152,15 @@ class Engine:
 
     def _set(self, number: int, name: str, attrs: int, operands: Sequence[int]) -> None:
         terms = "".join(f" (node {k})" for k in operands)
-        self._write(f"(set (node {number}) ({name} {attrs}{terms}))")
+        self._pending.append(f"(set (node {number}) ({name} {attrs}{terms}))")
 
     def mark(self, name: str, number: int) -> None:
         """Record the class of an e-node in a relation."""
-        self._write(f"({name} (node {number}))")
+        self._pending.append(f"({name} (node {number}))")
 
     def union(self, a: int, b: int) -> None:
         """State that two e-nodes are equal; all such take effect at once, since congruence is restored each time."""
-        self._write(f"(equal {a} {b})")
+        self._pending.append(f"(equal {a} {b})")
         self._equal = True
 
     def flush(self) -> None:
@@ -200,9 +227,6 @@ class Engine:
         self.flush()
         (output,) = self._run("(print-size)")
         return dict(output.sizes)
-
-    def _write(self, line: str) -> None:
-        self._pending.append(line)
 
     def _run(self, program: str) -> list[Any]:
         commands = self._guarded(lambda: self._egraph.parse_program(program))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.forest import Edge, Forest
@@ -34,7 +34,7 @@ class ProofStep:
 
     @property
     def is_gap(self) -> bool:
-        """True if the rule was applied, but it is not known what it matched."""
+        """True if the rule was applied, but its match is not known."""
         return self.rule != CONGRUENCE and self.left is None
 
     @property
@@ -61,7 +61,7 @@ class Derivation:
 
     @property
     def gaps(self) -> int:
-        """The number of pairs without a chain, or with a step of which it is not known what the rule matched."""
+        """The number of pairs without a chain, or with a step whose match is not known."""
         return sum(chain is None or any(s.is_gap for s in chain) for chain in self.chains.values())
 
     @property
@@ -134,16 +134,8 @@ class Explainer:
         if (known.source, known.target) == (edge.source, edge.target):
             return known
         turned = tuple((b, a) for a, b in known.equalities) if known.rule == CONGRUENCE else known.equalities
-        return ProofStep(
-            known.rule,
-            edge.source,
-            edge.target,
-            not known.backwards,
-            known.time,
-            turned,
-            known.left,
-            known.right,
-        )
+        backwards = not known.backwards
+        return replace(known, source=edge.source, target=edge.target, backwards=backwards, equalities=turned)
 
     def _made(self, edge: Edge) -> ProofStep:
         source, target, nodes = edge.source, edge.target, self.egraph.nodes

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import ValueType
+from eqsat.language.terms import Attrs, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +53,7 @@ class Firing:
 class RuleUnion:
     """One union that a rule made: the e-node its left side matched and the e-node its right side became.
 
-    `firing` is what was bound, None where nobody said so, and `root` says which of the rule's roots this is.
+    `firing` has the bindings, None where they were not recorded, and `root` says which of the rule's roots this is.
     """
 
     rule: str

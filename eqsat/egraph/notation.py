@@ -24,10 +24,10 @@ class Notation:
     def name(self, number: int) -> str:
         """The name of the class of an e-node."""
         egraph, leader = self.egraph, self.egraph.find(number)
-        found = egraph.eclass(leader)
-        if found.constant and (value := egraph.value(leader)) is not None and getattr(value, "size", 0) == 1:
+        facts = egraph.eclass(leader)
+        if facts.constant and (value := egraph.value(leader)) is not None and getattr(value, "size", 0) == 1:
             return f"{value.item():.6g}" if value.dtype.kind == "f" else str(value.item())
-        return next(iter(found.values), None) or self.names.get(leader, f"#{leader}")
+        return next(iter(facts.values), None) or self.names.get(leader, f"#{leader}")
 
     def enode(self, number: int) -> str:
         """An e-node over the names of its operands."""
@@ -43,8 +43,8 @@ class Notation:
             return f"{whole}[{node.attrs['index']}]"
         below = _few([self.term(t) for t in term.below] or [self.name(k) for k in node.operands])
         if node.op == OPAQUE:
-            kept = self.egraph.opaque[node.attrs["index"]]
-            return f"{kept.attrs['op_type']}({', '.join(below)})"
+            opaque = self.egraph.opaque[node.attrs["index"]]
+            return f"{opaque.attrs['op_type']}({', '.join(below)})"
         return f"{node.op}({', '.join([*below, *stated(node.op, node.attrs)])})"
 
 

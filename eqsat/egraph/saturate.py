@@ -220,11 +220,11 @@ class Saturator:
             return
         self._left_phase = phase
         self.egraph.engine.match(phase, self.limits.matches)
-        found = self.egraph.rebuild([(r.name, r.width) for r in relations])
-        self.deadline.spend(sum(map(len, found.values())))
+        matches = self.egraph.rebuild([(r.name, r.width) for r in relations])
+        self.deadline.spend(sum(map(len, matches.values())))
         for relation in relations:
             rows_of: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
-            for row in found.get(relation.name, ()):
+            for row in matches.get(relation.name, ()):
                 wanted = tuple(map(self.egraph.operator, row[relation.width :]))
                 rows_of.setdefault(wanted, []).append(row)
             for wanted, served in relation.served.items():
@@ -284,19 +284,19 @@ class Saturator:
             bound = work.binder.bind(row)
             work.matches += [m for m in bound if not query.sites or not self._is_seen(query, _identity(m))]
         if isinstance(query.rule.left, Siblings) and work.matches:
-            found = self._siblings.setdefault(query.name, [])
-            found += work.matches  # a sibling that appears late joins the ones found before
-            joined = groups(self.egraph, query.rule.left, found, self.limits.generations)
+            siblings = self._siblings.setdefault(query.name, [])
+            siblings += work.matches  # a sibling that appears late joins the ones found before
+            joined = groups(self.egraph, query.rule.left, siblings, self.limits.generations)
             work.matches = [group for group in joined if not self._is_seen(query, group.roots)]
 
     def _kept_rows(self, query: Query, rows: list[tuple[int, ...]], revisit: bool) -> list[tuple[int, ...]]:
         """The new rows of a query, or all so far."""
-        kept = self._spreads.setdefault(query.name, set())
-        kept |= set(rows)
+        known = self._spreads.setdefault(query.name, set())
+        known |= set(rows)
         if not revisit:
             return rows
         find, width = self.egraph.find, query.width
-        current = {(*(find(k) for k in row[:width]), *row[width:]) for row in kept}
+        current = {(*(find(k) for k in row[:width]), *row[width:]) for row in known}
         self._spreads[query.name] = current
         return sorted(current)
 

@@ -27,7 +27,7 @@ class SaturationStep:
     refused in it, and whether anything new came of it.
 
     `firings` are the rules that fired, each with the e-nodes its roots were matched in, in order. `seconds` are since
-    saturation began. `stopped` is the limit that ended the step before its end; what it had left is done first when
+    saturation began. `stopped` is the limit that ended the step before its end; the work left is done first when
     growth goes on.
     """
 
@@ -50,7 +50,7 @@ class Saturation:
 
     `stopped_by` is "saturated", "radius_limit" where only matches too far from the original are left, "node_limit",
     "round_limit", "time_limit", "step_limit" or "interrupted"; "paused" between two steps that are taken one by one.
-    `steps` are what happened in each step, the last one also where it was cut short. `made` says from which e-node on
+    `steps` are the records of all steps, the last one also where it was cut short. `made` says from which e-node on
     e-nodes were made by which rule; those before the first are of the original graph.
     """
 

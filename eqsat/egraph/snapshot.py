@@ -6,13 +6,11 @@ from dataclasses import dataclass
 
 from eqsat.egraph.egraph import ABSENT, CONST, EGraph
 from eqsat.egraph.encode import Encoding
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.graph import Node as GraphNode
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import Attrs, Constant, TensorType, ValueType
+from eqsat.language.terms import Node as GraphNode
 from eqsat.system.deadline import check
 
-#: A derived constant takes at most this many bytes, or so many times those of what it is derived from.
+#: A derived constant takes at most this many bytes, or so many times those of the constants it is derived from.
 DERIVED_BYTES, DERIVED_GROWTH = 1 << 20, 16
 
 
@@ -76,8 +74,8 @@ def snapshot(encoding: Encoding) -> Snapshot:
         types = egraph.nodes[number].types
         nodes.append(SnapshotNode(leader, op, egraph.attrs(attr_id), operands, types, number, original))
     classes = {
-        leader: SnapshotClass(found.type, found.constant, tuple(found.values), tuple(members[leader]))
-        for leader, found in ((k, egraph.eclass(k)) for k in members)
+        leader: SnapshotClass(facts.type, facts.constant, tuple(facts.values), tuple(members[leader]))
+        for leader, facts in ((k, egraph.eclass(k)) for k in members)
     }
     return Snapshot(
         nodes=tuple(nodes),

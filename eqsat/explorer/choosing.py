@@ -1,4 +1,4 @@
-"""A choice among the forms of an e-graph: its graph, its cost, how far it may be from the best, and what ran beside."""
+"""A choice among the forms of an e-graph: its graph, its cost, how far it may be from the best, and the baselines."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from eqsat.extract import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.terms.plan import Conversion
 from eqsat.report.finalists import Candidate
-from eqsat.report.report import count, duration, percent
-from eqsat.report.summary import Baseline
+from eqsat.report.parts import Baseline
+from eqsat.report.units import count, duration, percent
 
 #: A gap that is none but the rounding of sums.
 _ROUNDING = 1e-9
@@ -33,12 +33,12 @@ class Choice:
     """A choice from an e-graph: its extractor, its cost, and its graph.
 
     `cost` and `bound` are in units of the objective, seconds where that is time. `given` is the original as it was
-    given, `others` are what the baselines found in the same problem. `candidate` has the graph, and how it is run where
+    given, `others` are the baselines' solutions of the same problem. `candidate` has the graph, and how it is run where
     that is not as it was given; `original` is the candidate it is compared with.
     """
 
     extractor: str
-    framed: TensorProblem
+    extraction: TensorProblem
     solution: Solution
     candidate: Candidate
     original: Candidate
@@ -69,18 +69,18 @@ class Choice:
     @cached_property
     def prices(self) -> dict[int, Price]:
         """The price of each e-node by its position."""
-        return prices(self.framed)
+        return prices(self.extraction)
 
     @cached_property
     def chosen(self) -> dict[int, str]:
         """The numbers of the e-nodes that are chosen, and the states that each was chosen in."""
-        nodes = self.framed.snapshot.nodes
-        held: dict[int, dict[str, None]] = {number: {} for number in computed(self.candidate, self.framed)}
+        nodes = self.extraction.snapshot.nodes
+        by_number: dict[int, dict[str, None]] = {number: {} for number in computed(self.candidate, self.extraction)}
         for (_, state), option in self.solution.chosen.items():
-            for position in self.framed.options[option].positions:
-                if (number := nodes[position].number) in held:
-                    held[number].setdefault(str(self.framed.states[state]))
-        return {number: ", ".join(states) for number, states in held.items()}
+            for position in self.extraction.options[option].positions:
+                if (number := nodes[position].number) in by_number:
+                    by_number[number].setdefault(str(self.extraction.states[state]))
+        return {number: ", ".join(states) for number, states in by_number.items()}
 
     def names(self, egraph: EGraph) -> dict[int, str]:
         """The names of e-classes in the chosen graph."""
@@ -94,7 +94,7 @@ class Choice:
     @property
     def states(self) -> Counter[str]:
         """In how many kernels' results each state occurs; "row" alone where nothing else was chosen."""
-        return Counter(str(self.framed.states[state]) for (_, state) in self.solution.chosen)
+        return Counter(str(self.extraction.states[state]) for (_, state) in self.solution.chosen)
 
     def amount(self, cost: float) -> str:
         """A cost as text."""
@@ -113,8 +113,8 @@ class Choice:
         if assembled is not None:
             steps = assembled.plan.steps
             moved = sum(isinstance(step, Conversion) for step in steps)
-            held = ", ".join(f"{n} in {state}" for state, n in self.states.most_common())
-            lines.append(f"{count(len(steps) - moved, 'kernel')}, {count(moved, 'conversion')}; values: {held}")
+            values = ", ".join(f"{n} in {state}" for state, n in self.states.most_common())
+            lines.append(f"{count(len(steps) - moved, 'kernel')}, {count(moved, 'conversion')}; values: {values}")
         else:
             lines.append("the original, as it was given")
         if self.solution.amounts:
@@ -127,9 +127,10 @@ class Choice:
         return html_block(str(self))
 
 
-def computed(candidate: Candidate, framed: TensorProblem) -> set[int]:
+def computed(candidate: Candidate, extraction: TensorProblem) -> set[int]:
     """The numbers of the e-nodes that a candidate computes its values by."""
     assembled = candidate.assembled
     if assembled is None:
-        return {n.number for n in framed.snapshot.nodes if n.original is not None or n.op in (INPUT, CONST, PROJECTION)}
+        nodes = extraction.snapshot.nodes
+        return {n.number for n in nodes if n.original is not None or n.op in (INPUT, CONST, PROJECTION)}
     return {assembled.snapshot.nodes[position].number for position in assembled.choice.values()}

@@ -15,7 +15,7 @@ from eqsat.explorer.locating import Where
 from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import RunView
 from eqsat.report.explanation import Explanation
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 _COLUMNS = ("tensor", "was", "is")
 
@@ -82,11 +82,11 @@ def flips(what: str, before: Choice, after: Choice, egraph: EGraph, notation: No
 
 def _by_class(choice: Choice, egraph: EGraph) -> dict[int, tuple[int, ...]]:
     """The chosen e-nodes of each e-class; one that is made in two ways has two."""
-    found: dict[int, tuple[int, ...]] = {}
+    numbers: dict[int, tuple[int, ...]] = {}
     for number in sorted(choice.chosen):
         leader = egraph.find(number)
-        found[leader] = (*found.get(leader, ()), number)
-    return found
+        numbers[leader] = (*numbers.get(leader, ()), number)
+    return numbers
 
 
 @dataclass(frozen=True)
@@ -102,14 +102,14 @@ class Best:
         return self.choice.cost
 
     def __getitem__(self, x: Where) -> Form:
-        found = self.forms(x)
-        if found.chosen is None:
+        forms = self.forms(x)
+        if forms.chosen is None:
             raise UsageError(
-                f"what was chosen does not need {found.name}",
+                f"what was chosen does not need {forms.name}",
                 expected="a tensor that it computes",
                 remedy="eclass(...) lists all forms of it",
             )
-        return found.chosen
+        return forms.chosen
 
     def __repr__(self) -> str:
         return repr(self.choice)

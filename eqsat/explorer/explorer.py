@@ -1,4 +1,4 @@
-"""Looking into a run: the e-graph as it grows, equal forms, chains of rules, and what is chosen at which costs."""
+"""Looking into a run: the e-graph as it grows, equal forms, chains of rules, and choices at changed costs."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from eqsat.options import checks
 from eqsat.options.keywords import ExploreKeywords
 from eqsat.options.options import Options
 from eqsat.options.signatures import documented
-from eqsat.report.report import Report, count
+from eqsat.report.report import Report
 from eqsat.report.result import Result
 from eqsat.report.summary import steps_of
+from eqsat.report.units import count
 from eqsat.run import Run
 from eqsat.steps.settings import limits_for
 from eqsat.system.files import write_text
@@ -47,8 +48,8 @@ if TYPE_CHECKING:
 def explore(model: ModelArgument, **options: Unpack[ExploreKeywords]) -> Explorer:
     """An e-graph of a model to grow step by step, to look into, and to choose from.
 
-    The arguments are those of `optimize`, and mean the same: `Explorer.grow` and then `Explorer.optimize` come to what
-    `optimize` returns; each has the limit to itself. Errors are the same too. Times are in seconds. The options are
+    The arguments are those of `optimize`, and mean the same: `Explorer.grow` and then `Explorer.optimize` come to the
+    result of `optimize`; each has the limit to itself. Errors are the same too. Times are in seconds. The options are
 
     {options}
     """
@@ -62,10 +63,10 @@ class Explorer:
     """A run to look into; `eqsat.explore` makes one.
 
     `step` and `grow` grow the e-graph, `growth` draws how it grew. `eclass` lists all forms of a tensor with their
-    costs, `why` says why two of them are equal, `choose` chooses among all, `best` holds what was chosen, `reprice`
-    changes costs, and the choice with them, without growing again. `diff` shows original and result side by side,
-    `table`, `firings` and `costs` are pandas tables, `save` writes it all as a page. Ctrl-C ends growth early and keeps
-    what was found. `session` holds the parts of the run. An Explorer belongs to the thread that made it.
+    costs, `why` says why two of them are equal, `choose` chooses among all, `best` holds the choice, `reprice` changes
+    costs, and the choice with them, without growing again. `diff` shows original and result side by side, `table`,
+    `firings` and `costs` are pandas tables, `save` writes it all as a page. Ctrl-C ends growth early and keeps the
+    e-graph. `session` holds the parts of the run. An Explorer belongs to the thread that made it.
     """
 
     def __init__(self, session: Session, model: ModelArgument) -> None:
@@ -79,7 +80,7 @@ class Explorer:
     def step(self, phase: str | None = None) -> Growth:
         """Takes the next step, or one of a phase out of turn, and says which rules fired and where.
 
-        A step matches all rules of a phase, "simplify", "expand", "fuse" or "merge", once, and applies what matched.
+        A step matches all rules of a phase, "simplify", "expand", "fuse" or "merge", once, and applies the matches.
         UsageError for another phase.
         """
         if phase is not None and phase not in PHASES:
@@ -92,7 +93,7 @@ class Explorer:
         """Takes all steps that are left, until nothing new is found or a limit is met.
 
         `node_limit` and `time_limit` (seconds) replace those that were given; growth that a limit or Ctrl-C ended goes
-        on. The time limit is that of `optimize`: its share for growth counts from the beginning, without what passed
+        on. The time limit is that of `optimize`: its share for growth counts from the beginning, without the time
         between steps.
         """
         session = self.session
@@ -126,7 +127,7 @@ class Explorer:
 
     @property
     def choice(self) -> Choice:
-        """The last choice, or one made now from what is grown so far."""
+        """The last choice, or one made now from the e-graph so far."""
         return self.session.choice or self.choose()
 
     @property
@@ -140,7 +141,7 @@ class Explorer:
         `what` is a form, as `eclass` lists them, or an operator by name, "convert" for copies and casts between states;
         `cost` is what it costs then, in units of the objective (seconds for time), or a function of what it cost. Or
         `what` alone is a function from an Application to a cost, in place of the objective, as `cost` of `optimize`.
-        CostError for what is no cost; `undo` takes the last change back.
+        CostError for a value that is no cost; `undo` takes the last change back.
         """
         before = self.choice
         change = change_of(what, cost, {node.op for node in self.session.snapshot.nodes})
@@ -185,15 +186,15 @@ class Explorer:
         """All forms of a tensor that were found equal, each with its cost, the chosen one first.
 
         `x` is a value, an output or a node of the model by name, a tensor that it was built of, a form, or the number
-        of an e-class. UsageError for what is none of these, with names that are near.
+        of an e-class. UsageError for any other name, with names that are near.
         """
         leader = self._locator().eclass(x)
         run = self._current()
-        found = class_view(run, leader)
-        snapshot, notation = run.choice.framed.snapshot, self._notation()
+        described = class_view(run, leader)
+        snapshot, notation = run.choice.extraction.snapshot, self._notation()
         positions = {snapshot.nodes[position].number: position for position in snapshot.classes[leader].nodes}
         forms = []
-        for view in found.forms:
+        for view in described.forms:
             price = run.choice.prices.get(positions[view.enode], Price())
             forms.append(
                 Form(
@@ -207,7 +208,7 @@ class Explorer:
                     in_seconds=run.choice.in_seconds,
                 )
             )
-        return Forms(notation.name(leader), found, tuple(forms))
+        return Forms(notation.name(leader), described, tuple(forms))
 
     def why(self, a: Where, b: Where | None = None) -> Chain:
         """The chain of rules between two forms of one tensor, with the terms between.
@@ -231,7 +232,7 @@ class Explorer:
         return chain(self._explainer, notation, source, target)
 
     def diff(self) -> Diff:
-        """The original and what was chosen side by side, changed regions coloured, costs on the nodes."""
+        """The original and the choice side by side, changed regions coloured, costs on the nodes."""
         return Diff(self.view(), self._current().explained)
 
     def view(self) -> RunView:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from eqsat.explorer.naming import amount
 from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import ClassView, FormView
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 _COLUMNS = ("", "form", "cost", "with what it needs", "held as", "by rule")
 
@@ -99,10 +99,10 @@ class Forms:
     def title(self) -> str:
         """The title in a line."""
         known = ", known before the program runs" if self.view.constant else ""
-        held = f": {', '.join(self.values)}" if len(self.values) > 1 else ""
+        values = f": {', '.join(self.values)}" if len(self.values) > 1 else ""
         unused = "" if self.chosen is not None else "; the choice does not need it"
         forms = count(len(self.forms), "form")
-        return f"{self.name}, {self.view.type}, e-class {self.eclass}{held}{known}, {forms}{unused}"
+        return f"{self.name}, {self.view.type}, e-class {self.eclass}{values}{known}, {forms}{unused}"
 
     def __iter__(self) -> Iterator[Form]:
         return iter(self.forms)

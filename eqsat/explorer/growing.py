@@ -10,7 +10,7 @@ from typing import Any
 
 from eqsat.egraph.saturation import SaturationStep
 from eqsat.explorer.page.markup import html_table, text_table
-from eqsat.report.report import count, duration
+from eqsat.report.units import count, duration
 
 #: Places and reasons that one row of a table names.
 _PLACES, _REASONS = 4, 2
@@ -32,8 +32,8 @@ _ENDS = {
 class Growth:
     """Steps of growth that were taken together.
 
-    `steps` are what happened in each, `stopped_by` says why growth ended, "paused" where it did not. `places` names
-    what an e-node stands for: the values of the graph that its e-class holds, or the e-class.
+    `steps` are the events of each, `stopped_by` says why growth ended, "paused" where it did not. `places` names the
+    value of an e-node: the values of the graph that its e-class holds, or the e-class.
     """
 
     steps: tuple[SaturationStep, ...]
@@ -48,7 +48,7 @@ class Growth:
 
     @property
     def after(self) -> tuple[int, int]:
-        """E-nodes and e-classes after, what was found equal joined."""
+        """E-nodes and e-classes after it, equal ones joined."""
         return self.size
 
     @cached_property
@@ -64,19 +64,19 @@ class Growth:
     @cached_property
     def refused(self) -> dict[str, dict[str, int]]:
         """The refusals of each rule by reason."""
-        found: dict[str, dict[str, int]] = {}
+        by_rule: dict[str, dict[str, int]] = {}
         for (rule, reason), times in sum((s.refused for s in self.steps), Counter()).items():
-            found.setdefault(rule, {})[reason] = times
-        return found
+            by_rule.setdefault(rule, {})[reason] = times
+        return by_rule
 
     @cached_property
     def where(self) -> dict[str, list[str]]:
         """For each rule that fired the values, or else e-classes, where it did, in order."""
-        found: dict[str, dict[str, None]] = {}
+        by_rule: dict[str, dict[str, None]] = {}
         for step in self.steps:
             for rule, enodes in step.firings:
-                found.setdefault(rule, {}).update(dict.fromkeys(map(self.places, enodes)))
-        return {rule: list(places) for rule, places in found.items()}
+                by_rule.setdefault(rule, {}).update(dict.fromkeys(map(self.places, enodes)))
+        return {rule: list(places) for rule, places in by_rule.items()}
 
     def rows(self) -> list[tuple[Any, ...]]:
         """The rules that matched, most firings first: rule, matches, firings, where, refusals with reasons."""
@@ -112,11 +112,11 @@ class Growth:
         """The title, with a line on rules left out, and the rules that fired most."""
         rows = self.rows()
         fired = [row for row in rows if row[2]] or sorted(rows, key=lambda row: -row[1])[:_IDLE]
-        kept = fired[:_ROWS]
-        idle = sum(not row[2] for row in rows) - sum(not row[2] for row in kept)
-        more = [f"{count(len(fired) - len(kept), 'more rule')} fired"] if len(fired) > len(kept) else []
+        visible = fired[:_ROWS]
+        idle = sum(not row[2] for row in rows) - sum(not row[2] for row in visible)
+        more = [f"{count(len(fired) - len(visible), 'more rule')} fired"] if len(fired) > len(visible) else []
         more += [f"{count(idle, 'rule')} matched and did not fire"] if idle else []
-        return f"{self.title}\n{'; '.join(more)} (all in .rows())" if more else self.title, kept
+        return f"{self.title}\n{'; '.join(more)} (all in .rows())" if more else self.title, visible
 
     def __str__(self) -> str:
         title, rows = self.shown()

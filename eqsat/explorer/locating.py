@@ -17,7 +17,7 @@ Where: TypeAlias = str | int | Tensor | Form | Forms
 
 
 class Locator:
-    """Finds e-nodes and e-classes by what users call them."""
+    """Find e-nodes and e-classes by users' names."""
 
     def __init__(self, session: Session, model: ModelArgument) -> None:
         self.session, self.model = session, model
@@ -64,15 +64,15 @@ class Locator:
         if known in values:
             return values[known]
         choice = self.session.choice
-        made = {} if choice is None else {v: leader for leader, v in choice.names(self.egraph).items()}
+        leaders = {} if choice is None else {v: leader for leader, v in choice.names(self.egraph).items()}
         nodes = {n.name: next(v for v in n.outputs if v) for n in self.graph.nodes if n.name}
-        if name in made:
-            return made[name]
+        if name in leaders:
+            return leaders[name]
         if name in nodes:
             return values[nodes[name]]
         if name.startswith("#") and name[1:].isdecimal():
             return self._numbered(int(name[1:]))
-        close = near(name, [*values, *self.graph.outputs, *nodes, *made])
+        close = near(name, [*values, *self.graph.outputs, *nodes, *leaders])
         raise UsageError(
             f"no value {name!r}",
             where=self.graph.name,

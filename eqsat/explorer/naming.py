@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.notation import stated
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.graph import Node as GraphNode
-from eqsat.report.report import duration
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import Attrs
+from eqsat.language.terms import Node as GraphNode
+from eqsat.report.units import duration
 
 #: Operators of an e-graph that are none of a program, as they are shown.
 _SHOWN = {CONST: "constant", PROJECTION: "result"}
@@ -55,8 +55,8 @@ def is_absent(snapshot: Snapshot, leader: int) -> bool:
 def near(name: str, known: Iterable[str]) -> list[str]:
     """Names that are like one that is not known: close in spelling, or holding it."""
     names = list(known)
-    found = difflib.get_close_matches(name, names, n=3)
-    return found or [n for n in names if name and name.lower() in n.lower()][:3]
+    close = difflib.get_close_matches(name, names, n=3)
+    return close or [n for n in names if name and name.lower() in n.lower()][:3]
 
 
 def amount(cost: float | None, in_seconds: bool) -> str:

@@ -19,7 +19,7 @@ from eqsat.language.ops import OPS
 
 #: The operator name that conversions between states are known by.
 CONVERT = "convert"
-#: What a cost becomes: of the cost there was.
+#: The new cost of a cost.
 Change: TypeAlias = Callable[[float], float]
 
 
@@ -51,7 +51,7 @@ class Price:
 
 
 def change_of(what: Any, cost: Any, ops: Collection[str]) -> Repriced:
-    """A change of costs from what a user says, where the e-graph has these operators; UsageError for what is none."""
+    """A change of costs as a user states it, where the e-graph has these operators; UsageError for what is none."""
     if callable(what):
         if cost is not None:
             raise UsageError("two costs", expected="a function of applications alone, or a form with its cost")
@@ -76,79 +76,79 @@ def _constant(cost: float, _before: float) -> float:
     return cost
 
 
-def prices(framed: TensorProblem) -> dict[int, Price]:
+def prices(extraction: TensorProblem) -> dict[int, Price]:
     """The price of each e-node that may be chosen, by its position in the snapshot."""
-    program = framed.problem.program
+    program = extraction.problem.program
     _, values = cheapest_trees(program, program.costs)
-    found: dict[int, Price] = {}
-    for option, way in enumerate(framed.options):
+    by_position: dict[int, Price] = {}
+    for option, way in enumerate(extraction.options):
         if way.split is not None:
             continue
         cost = program.costs[option]
         whole = cost + math.fsum(values[goal] for goal in program.needs[option])
         position = way.positions[-1]
-        known = found.get(position, Price())
+        known = by_position.get(position, Price())
         if math.isfinite(whole) and (known.total is None or whole < known.total):
             known = replace(known, total=whole)
-        pieces = any(eclass >= len(framed.leaders) for eclass, _ in framed.problem.nodes[option].operands)
+        pieces = any(eclass >= len(extraction.leaders) for eclass, _ in extraction.problem.nodes[option].operands)
         if len(way.positions) == 1 and not pieces and (known.own is None or cost < known.own):
-            states = _states(framed, option)
+            states = _states(extraction, option)
             known = replace(known, own=cost, seconds=way.cost.seconds, estimated=way.cost.estimated, states=states)
-        found[position] = known
-    return found
+        by_position[position] = known
+    return by_position
 
 
-def repriced(framed: TensorProblem, changes: Sequence[Repriced], in_seconds: bool) -> TensorProblem:
+def repriced(extraction: TensorProblem, changes: Sequence[Repriced], in_seconds: bool) -> TensorProblem:
     """The problem at changed costs, one change after another.
 
     A kernel of several operators costs as much more or less as its operators do by themselves. Where costs are `in
     seconds`, those of kernels and conversions change with them.
     """
-    problem = framed.problem
+    problem = extraction.problem
     costs = list(problem.program.costs)
     for change in changes:
         if change.change is not None:
-            _reprice(framed, costs, change, change.change)
+            _reprice(extraction, costs, change, change.change)
     if costs == problem.program.costs:
-        return framed
+        return extraction
     changed = problem.variant(costs=costs, limits=problem.limits, memory=problem.memory)
     if not in_seconds:
-        return replace(framed, problem=changed)
+        return replace(extraction, problem=changed)
     pairs = list(zip(problem.program.costs, costs, strict=True))
-    count = len(framed.options)
+    count = len(extraction.options)
     ways = (
         w if a == b else replace(w, cost=replace(w.cost, seconds=b))
-        for w, (a, b) in zip(framed.options, pairs[:count], strict=True)
+        for w, (a, b) in zip(extraction.options, pairs[:count], strict=True)
     )
     conversions = (
-        c if a == b else replace(c, seconds=b) for c, (a, b) in zip(framed.conversions, pairs[count:], strict=True)
+        c if a == b else replace(c, seconds=b) for c, (a, b) in zip(extraction.conversions, pairs[count:], strict=True)
     )
-    return replace(framed, problem=changed, options=tuple(ways), conversions=tuple(conversions))
+    return replace(extraction, problem=changed, options=tuple(ways), conversions=tuple(conversions))
 
 
-def _reprice(framed: TensorProblem, costs: list[float], change: Repriced, to: Change) -> None:
-    hit = _hit(framed, change)
+def _reprice(extraction: TensorProblem, costs: list[float], change: Repriced, to: Change) -> None:
+    hit = _hit(extraction, change)
     alone: dict[int, float] = {}
-    for option, way in enumerate(framed.options):
+    for option, way in enumerate(extraction.options):
         if len(way.positions) == 1 and way.positions[0] in hit and way.split is None:
             before, after = costs[option], _changed(change, to, costs[option])
             costs[option] = after
             position = way.positions[0]
             alone[position] = min(alone.get(position, math.inf), after - before, key=abs)
-    for option, way in enumerate(framed.options):
+    for option, way in enumerate(extraction.options):
         if way.split is not None and change.op == "split":
             costs[option] = _changed(change, to, costs[option])
         elif len(way.positions) > 1:
             more = math.fsum(alone.get(position, 0.0) for position in way.positions)
             costs[option] = max(costs[option] + more, 0.0)
     if change.op == CONVERT:
-        for option in range(len(framed.options), len(costs)):
+        for option in range(len(extraction.options), len(costs)):
             costs[option] = _changed(change, to, costs[option])
 
 
-def _hit(framed: TensorProblem, change: Repriced) -> set[int]:
+def _hit(extraction: TensorProblem, change: Repriced) -> set[int]:
     """The positions of the e-nodes whose cost changes."""
-    nodes = framed.snapshot.nodes
+    nodes = extraction.snapshot.nodes
     if change.enode is None:
         return {i for i, node in enumerate(nodes) if node.op == change.op}
     return {i for i, node in enumerate(nodes) if node.number == change.enode}
@@ -157,28 +157,28 @@ def _hit(framed: TensorProblem, change: Repriced) -> set[int]:
 def standing(egraph: EGraph, number: int) -> int:
     """The e-node that stands for one that was found congruent to it since it was made."""
     node = egraph.nodes[number]
-    found = egraph.lookup(node.op, egraph.attr_id(node.op, node.attrs), node.operands)
-    return number if found is None else found
+    known = egraph.lookup(node.op, egraph.attr_id(node.op, node.attrs), node.operands)
+    return number if known is None else known
 
 
 def _changed(change: Repriced, to: Change, cost: float) -> float:
     """A changed cost; CostError where it is none."""
     try:
-        found: Any = to(cost)
+        price: Any = to(cost)
     except Exception as error:
         raise CostError(
             f"the function raised {type(error).__name__}: {error}",
             where=change.text,
             expected="a number for every cost there was",
         ) from error
-    if not is_cost(found):
-        raise CostError(f"cost {found!r}", where=change.text, expected="a finite number of 0 or more")
-    return float(found)
+    if not is_cost(price):
+        raise CostError(f"cost {price!r}", where=change.text, expected="a finite number of 0 or more")
+    return float(price)
 
 
-def _states(framed: TensorProblem, option: int) -> str:
+def _states(extraction: TensorProblem, option: int) -> str:
     """The states of the operands and the result of a kernel of one operator; "" if all are plain."""
-    ways = framed.options[option].implementations
+    ways = extraction.options[option].implementations
     if not ways or ways[-1].is_plain:
         return ""
     way = ways[-1]

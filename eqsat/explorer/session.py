@@ -1,4 +1,4 @@
-"""A run that stands still between questions: its e-graph as far as it is grown, changed costs, and what was chosen."""
+"""A run that stands still between questions: its e-graph as far as it is grown, changed costs, and the choice."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import explain, regions
 from eqsat.report.explanation import Explanation
 from eqsat.report.result import Result
-from eqsat.report.summary import Baseline
 from eqsat.run import Finished, Run
-from eqsat.steps.choosing import Chosen
+from eqsat.steps.choosing import Chosen, baselines_beside
 from eqsat.steps.failures import is_for_the_caller
 from eqsat.steps.growing import Grown, begin
 from eqsat.system.deadline import TimeUp
@@ -65,7 +64,7 @@ class Session:
         self.changes: list[Repriced] = []
         self._steps: Iterator[SaturationStep] | None = None
         self._snapshot: Snapshot | None = None
-        self._framed: TensorProblem | None = None
+        self._extraction: TensorProblem | None = None
         self.choice: Choice | None = None
         self.finished: Finished | None = None
 
@@ -124,7 +123,7 @@ class Session:
             try:
                 taken = take()
             except BaseException:
-                self._steps = None  # a generator that raised is over; the next run takes up what is left
+                self._steps = None  # a generator that raised is over; the next run takes up the rest
                 raise
             finally:
                 self._stop.interrupted = None
@@ -139,7 +138,7 @@ class Session:
         return next(iter(egraph.eclass(enode).values), f"e-class {egraph.find(enode)}")
 
     def _forget(self) -> None:
-        self._snapshot = self._framed = self.choice = self.finished = None
+        self._snapshot = self._extraction = self.choice = self.finished = None
 
     # -- choosing -----------------------------------------------------------------------------------------------------
 
@@ -172,45 +171,40 @@ class Session:
         return self.costs.cost is None and dict(self.costs.objective) == {"time": 1.0}
 
     @property
-    def framed(self) -> TensorProblem:
+    def extraction(self) -> TensorProblem:
         """The problem of choosing, at the costs that hold now."""
-        if self._framed is None:
-            self._framed = self._choosing().chooser(self.grown).problem()
-        return self._framed
+        if self._extraction is None:
+            self._extraction = self._choosing().chooser(self.grown).problem()
+        return self._extraction
 
     def reprice(self, changes: Sequence[Repriced]) -> None:
         """Puts other changes of costs in force."""
         before, self.changes = self.changes, list(changes)
-        self._framed = self.choice = self.finished = None
+        self._extraction = self.choice = self.finished = None
         try:
-            self.framed  # noqa: B018 - a cost that is none is told here, before anything relies on it
+            self.extraction  # noqa: B018 - a cost that is none is told here, before anything relies on it
         except BaseException:
             self.changes = before
             raise
 
     def choose(self, extractor: str) -> Choice:
         """The choice of an extractor, beside those of the baselines."""
-        run, framed = self._choosing(), self.framed
+        run, extraction = self._choosing(), self.extraction
         chooser = run.chooser(self.grown)
         run.settings.deadline.begin()
         with run.log.phase("extract"):
-            others = chooser.baselines(framed)
-            if extractor == "greedy" and extractor in others:
-                solution = others[extractor]
-            else:
-                solution = chooser.solved(framed, extractor, list(others.values()))
-            candidates = chooser.finalists(framed, {extractor: solution})
-        beside = [
-            Baseline(name, one.cost, one.seconds, one.status) for name, one in others.items() if name != extractor
-        ]
+            solutions = chooser.solutions(extraction, extractor)
+            solution = solutions[extractor]
+            candidates = chooser.finalists(extraction, {extractor: solution})
         self.finished = None
-        self.choice = self._choice(extractor, Chosen(framed, solution, beside, candidates))
+        chosen = Chosen(extraction, solution, baselines_beside(extractor, solutions), candidates)
+        self.choice = self._choice(extractor, chosen)
         return self.choice
 
     def finish(self, measure: bool) -> Result:
-        """The result of what is grown, at the costs that hold now, measured if asked for, and certified.
+        """The result of the e-graph so far, at the costs that hold now, measured if asked for, and certified.
 
-        Where that fails, the original is the result, and its report says what failed.
+        Where that fails, the original is the result, and its report has the failure.
         """
         run = self._choosing()
         as_it_was = replace(run, settings=self.run.settings)
@@ -235,10 +229,10 @@ class Session:
         """A choice as it is shown: the original where nothing that the extractor chose is left."""
         original = chosen.candidates[0]
         candidate = next((c for c in chosen.candidates if c.name == extractor), original)
-        given = as_given(chosen.framed)
+        given = as_given(chosen.extraction)
         return Choice(
             extractor,
-            chosen.framed,
+            chosen.extraction,
             chosen.solution,
             candidate,
             original,
@@ -264,19 +258,19 @@ class Session:
     def read(self, choice: Choice) -> ViewedRun:
         """The run as views are made of it: that of the result where there is one, else of the choice."""
         finished = self.finished
-        kept = choice.candidate if finished is None else finished.kept
+        finalist = choice.candidate if finished is None else finished.kept
 
         def explained() -> Explanation:
             if finished is not None:
                 return finished.result.explanation
-            return explain(self.encoding, choice.original, kept, regions(self.encoding, kept))
+            return explain(self.encoding, choice.original, finalist, regions(self.encoding, finalist))
 
         report = f"{choice}\n\n{self.totals()}" if finished is None else str(finished.result.report)
         costs: GraphCost = self.run.settings.costs.graph(self.given.graph)
         notes = tuple(f"cost changed: {change.text}" for change in self.changes)
         grown = self.saturator.report
         rules = self.run.rules
-        return ViewedRun(self.given, self.encoding, grown, rules, choice, kept, costs, explained, report, notes)
+        return ViewedRun(self.given, self.encoding, grown, rules, choice, finalist, costs, explained, report, notes)
 
     def totals(self) -> Growth:
         """All growth so far."""

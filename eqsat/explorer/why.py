@@ -1,4 +1,5 @@
-"""Why two forms are equal: the chain of rules between them, with the terms in between and what each step rests on."""
+"""Why two forms are equal: the chain of rules between them, with the terms in between and the steps that each rests
+on."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from eqsat.egraph.explain import CONGRUENCE, Explainer, ProofStep
 from eqsat.egraph.notation import Notation
 from eqsat.explorer.page.markup import html_block
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,11 +74,11 @@ class Chain:
 
 def chain(explainer: Explainer, notation: Notation, source: int, target: int) -> Chain:
     """The chain from one e-node to another of its class."""
-    found = explainer.derive([(source, target)])
-    first = found.chains.get((source, target))
+    derivation = explainer.derive([(source, target)])
+    first = derivation.chains.get((source, target))
     behind = tuple(
         (notation.enode(a), notation.enode(b), tuple(_links(notation, steps)))
-        for (a, b), steps in found.chains.items()
+        for (a, b), steps in derivation.chains.items()
         if (a, b) != (source, target) and steps and not _is_obvious(steps)
     )
     return Chain(
@@ -85,8 +86,8 @@ def chain(explainer: Explainer, notation: Notation, source: int, target: int) ->
         notation.enode(target),
         tuple(_links(notation, first or ())),
         behind,
-        found.gaps,
-        found.rules,
+        derivation.gaps,
+        derivation.rules,
     )
 
 

@@ -38,15 +38,7 @@ class Extractor(Protocol):
         ...
 
 
-def _greedy(
-    problem: Problem,
-    *,
-    time_limit: float | Deadline,
-    relative_gap: float,
-    seed: int,
-    progress: Callable[[float, float], None] | None,
-    should_stop: Callable[[], bool] | None,
-) -> Solution:
+def _greedy(problem: Problem, *, progress: Callable[[float, float], None] | None, **unused: object) -> Solution:
     solution = greedy(problem)
     if progress is not None:
         progress(solution.cost, solution.lower_bound)

@@ -76,7 +76,7 @@ class Options:
             checks.name,
             'the device whose costs count, "cuda" for the GPU that is here',
             flag="--device",
-            help="Whose costs to minimise.",
+            help="The device whose costs to minimise.",
         ),
     )
     objective: Objective | None = field(
@@ -107,7 +107,7 @@ class Options:
             'the most of each term, such as {"peak_memory": "8 GB", "launches": 40}',
             flag="--limit",
             kind="limits",
-            help="Most of a term, as launches=40; may be repeated.",
+            help="Limit of a term, as launches=40; may be repeated.",
         ),
     )
     layouts: str | Sequence[str] = field(
@@ -126,7 +126,7 @@ class Options:
             checks.anything,
             '"exact", which keeps the model\'s element types, "tf32", "mixed", "float16", "bfloat16", or a policy',
             flag="--precision",
-            help="exact, tf32, mixed, float16 or bfloat16.",
+            help="Policy of precision: exact, tf32, mixed, float16 or bfloat16.",
         ),
     )
     boundary: Mapping[str, State] | None = field(
@@ -144,7 +144,7 @@ class Options:
             'the way to choose, "ilp", "greedy" or "backtracking"',
             since="explore",
             flag="--extractor",
-            help="How to choose: ilp, greedy or backtracking.",
+            help="Extractor: ilp, greedy or backtracking.",
         ),
     )
     alpha: float | None = field(
@@ -155,7 +155,7 @@ class Options:
             since="explore",
             flag="--alpha",
             kind="number",
-            help="Of backtracking: how much dearer than the best; 1.05 if left out.",
+            help="Factor by which backtracking may exceed the best cost; 1.05 if left out.",
         ),
     )
     node_limit: int = field(
@@ -169,7 +169,7 @@ class Options:
             "the most seconds of the call, but for reading the model; the report says what there was no time for",
             flag="--time-limit",
             kind="duration",
-            help="For all but reading and writing.",
+            help="Time limit of all but reading and writing.",
             pareto=60.0,
         ),
     )
@@ -182,7 +182,7 @@ class Options:
             "runs without measuring come to the same bytes, however fast the machine is",
             flag="--steps",
             kind="count",
-            help="Most steps in place of the time limit: the same result on any machine.",
+            help="Limit of steps in place of the time limit: the same result on any machine.",
         ),
     )
     rules: RulesArgument = field(
@@ -226,7 +226,7 @@ class Options:
             "several with their weights; what the model does not accept gives way to the nearest size that it does",
             flag="--size",
             kind="sizes",
-            help="What a named dim is costed and measured at: one or several.",
+            help="Size of a named dim in costs and measurements: one or several.",
         ),
     )
     over_sizes: OverSizes = field(
@@ -238,7 +238,7 @@ class Options:
             "cost at the size where that is largest",
             since="explore",
             flag="--over-sizes",
-            help="Of several sizes, the weighted sum of costs, or the worst share of the original's.",
+            help="Minimise over several sizes the weighted sum of costs, or the worst share of the original's.",
         ),
     )
     buckets: BucketsArgument | None = field(
@@ -261,7 +261,7 @@ class Options:
             "the seed of the checks, the search and the timing",
             flag="--seed",
             kind="count",
-            help="Of the checks, the search and the timing.",
+            help="Seed of the checks, the search and the timing.",
         ),
     )
     opset: int | None = field(

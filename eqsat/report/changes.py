@@ -38,18 +38,18 @@ class Region:
     derivation: Derivation = field(default_factory=lambda: Derivation((), {}))
 
 
-def regions(encoding: Encoding, kept: Candidate) -> list[Region]:
+def regions(encoding: Encoding, finalist: Candidate) -> list[Region]:
     """The regions in which a finalist computes its values in another way, in the order of the original.
 
     Nodes that compute constants belong to none: nothing of them runs. Nodes that are run as one kernel are one region.
     """
-    return [] if kept.assembled is None else _Regions(encoding, kept).found()
+    return [] if finalist.assembled is None else _Regions(encoding, finalist).regions()
 
 
 class _Regions:
-    def __init__(self, encoding: Encoding, kept: Candidate) -> None:
-        assert kept.assembled is not None
-        assembled, self.egraph = kept.assembled, encoding.egraph
+    def __init__(self, encoding: Encoding, finalist: Candidate) -> None:
+        assert finalist.assembled is not None
+        assembled, self.egraph = finalist.assembled, encoding.egraph
         self.old, self.new, self.encoding = encoding.graph, assembled.decoded.graph, encoding
         choice, nodes = assembled.choice, assembled.snapshot.nodes
         self.numbers = {name: nodes[choice[k]].number for k, name in assembled.decoded.names.items()}
@@ -59,33 +59,33 @@ class _Regions:
         self.old_class = {v: find(n) for v, n in encoding.values.items()}
         self.new_class = {v: find(n) for v, n in self.numbers.items()}
         self.old_values: dict[int, list[tuple[int, str]]] = {}
-        for place, (value, found) in enumerate(self.old_class.items()):
-            self.old_values.setdefault(found, []).append((place, value))
+        for place, (value, eclass) in enumerate(self.old_class.items()):
+            self.old_values.setdefault(eclass, []).append((place, value))
         self.first_old = {c: v for v, c in reversed(self.old_class.items())}
         self.first_new = {c: v for v, c in reversed(self.new_class.items())}
-        made = {c for v, c in self.new_class.items() if not self.egraph.eclass(c).constant}
-        self.shared = made & {c for v, c in self.old_class.items()}
+        computed = {c for v, c in self.new_class.items() if not self.egraph.eclass(c).constant}
+        self.shared = computed & {c for v, c in self.old_class.items()}
 
-    def found(self) -> list[Region]:
+    def regions(self) -> list[Region]:
         old_keys, new_keys = self._keys(self.old, self.encoding.values), self._keys(self.new, self.numbers)
         often, now = Counter(old_keys.values()), Counter(new_keys.values())
         gone = [n for n in self.old.nodes if (key := old_keys.get(_first(n))) and often[key] != now[key]]
-        made = [n for n in self.new.nodes if (key := new_keys.get(_first(n))) and often[key] != now[key]]
+        added = [n for n in self.new.nodes if (key := new_keys.get(_first(n))) and often[key] != now[key]]
         fused: set[int] = set()
         for names in self.fused:
             classes = {self.new_class[v] for v in names if v in self.new_class}
             self._unite(classes)
             fused |= classes
-        made += _within(self.new, self.new_class, fused, made)
+        added += _within(self.new, self.new_class, fused, added)
         gone += _within(self.old, self.old_class, fused, gone)
         for node in gone:
             self._join(node, self.old_class)
-        for node in made:
+        for node in added:
             self._join(node, self.new_class)
         groups: dict[int, Region] = {}
         for node in gone:
             groups.setdefault(self._root(node, self.old_class), Region()).old.append(node)
-        for node in made:
+        for node in added:
             groups.setdefault(self._root(node, self.new_class), Region()).new.append(node)
         explainer = Explainer(self.egraph)
         for region in groups.values():
@@ -123,10 +123,10 @@ class _Regions:
 
     def _join(self, node: Node, classes: Mapping[str, int]) -> None:
         """One region for a node and for the nodes that make those of its operands which the other graph lacks."""
-        made = {classes[o] for o in node.outputs if o in classes}
+        results = {classes[o] for o in node.outputs if o in classes}
         read = {classes[v] for v in node.inputs if v is not None and v in classes}
         inner = {c for c in read if c not in self.shared and not self.egraph.eclass(c).constant}
-        self._unite(made | inner)
+        self._unite(results | inner)
 
     def _unite(self, classes: Iterable[int]) -> None:
         roots = sorted({self._find(c) for c in classes})
@@ -148,28 +148,28 @@ def _within(graph: Graph, classes: Mapping[str, int], wanted: set[int], known: I
     return [n for n in graph.nodes if _first(n) not in there and any(classes.get(o) in wanted for o in n.outputs)]
 
 
-def explain(encoding: Encoding, original: Candidate, kept: Candidate, found: Sequence[Region]) -> Explanation:
+def explain(encoding: Encoding, original: Candidate, finalist: Candidate, changed: Sequence[Region]) -> Explanation:
     """The regions of a finalist as changes, the same ones together, the most saving first."""
-    if kept.assembled is None:
+    if finalist.assembled is None:
         return Explanation(())
     egraph = encoding.egraph
     names = {
-        egraph.find(kept.assembled.snapshot.nodes[kept.assembled.choice[k]].number): name
-        for k, name in kept.assembled.decoded.names.items()
+        egraph.find(finalist.assembled.snapshot.nodes[finalist.assembled.choice[k]].number): name
+        for k, name in finalist.assembled.decoded.names.items()
     }
     notation = Notation(egraph, names)
-    before, after = _seconds(original), _seconds(kept)
+    before, after = _seconds(original), _seconds(finalist)
     groups: dict[Any, list[Change]] = {}
-    for region in found:
+    for region in changed:
         change = _change(region, notation, before, after)
         groups.setdefault((change.rules, *change.before.items(), *change.after.items()), []).append(change)
     changes = sorted(map(together, groups.values()), key=lambda c: (-(c.predicted or 0.0), -len(c.values)))
-    changes += _elsewhere(original, kept, changes)
+    changes += _elsewhere(original, finalist, changes)
     return Explanation(
         changes=tuple(changes),
-        grounds=grounds(_rules(egraph, {name for region in found for name in region.derivation.rules})),
-        pairs=sum(len(r.derivation.chains) for r in found),
-        gaps=sum(r.derivation.gaps for r in found),
+        grounds=grounds(_rules(egraph, {name for region in changed for name in region.derivation.rules})),
+        pairs=sum(len(r.derivation.chains) for r in changed),
+        gaps=sum(r.derivation.gaps for r in changed),
     )
 
 
@@ -177,15 +177,15 @@ def explain(encoding: Encoding, original: Candidate, kept: Candidate, found: Seq
 _NOTHING = 1e-9
 
 
-def _elsewhere(original: Candidate, kept: Candidate, changes: Sequence[Change]) -> list[Change]:
-    """The changes by states and kernels outside the regions: the operators they spare and take, and what that saves."""
+def _elsewhere(original: Candidate, finalist: Candidate, changes: Sequence[Change]) -> list[Change]:
+    """The changes by states and kernels outside the regions: the operators they spare and take, and the saving."""
     total = original.cost.total.seconds
-    saved = total - kept.cost.total.seconds - sum(c.predicted or 0.0 for c in changes)
-    assert kept.assembled is not None
-    stated, held = (Counter(operator_name(n) for n in g.nodes) for g in (kept.assembled.graph, kept.graph))
-    if abs(saved) <= _NOTHING * total and stated == held:
+    saved = total - finalist.cost.total.seconds - sum(c.predicted or 0.0 for c in changes)
+    assert finalist.assembled is not None
+    stated, lowered = (Counter(operator_name(n) for n in g.nodes) for g in (finalist.assembled.graph, finalist.graph))
+    if abs(saved) <= _NOTHING * total and stated == lowered:
         return []
-    spared, taken = stated - held, held - stated
+    spared, taken = stated - lowered, lowered - stated
     return [Change((), dict(spared), dict(taken), (STATES,), nodes=taken.total() - spared.total(), predicted=saved)]
 
 

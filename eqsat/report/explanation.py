@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.report.report import count, duration
+from eqsat.moved import FormerDict
+from eqsat.report.units import count, duration
 
 #: Cause of a change that no rule made: one node in place of several that were the same to begin with.
 SHARED = "shared"
@@ -22,10 +23,10 @@ WIDTH = 110
 
 @dataclass(frozen=True, slots=True)
 class Grounds:
-    """Why a rule is true: its text, where it comes from, the published laws it states, and what was checked of it.
+    """Why a rule is true: its text, where it comes from, the published laws it states, and how it was checked.
 
     `origin` is "axiom", "derived" (of a declaration), "library" (generated) or "given"; `laws` names the laws it
-    follows from; `evidence` counts what Z3, float64 and arithmetic modulo a prime agreed on.
+    follows from; `evidence` counts the instances on which Z3, float64 and arithmetic modulo a prime agreed.
     """
 
     rule: str
@@ -56,7 +57,7 @@ class Step:
 
     @property
     def is_gap(self) -> bool:
-        """True if it is not known what the rule matched."""
+        """True if the match of the rule is unknown."""
         return not self.after
 
     def __str__(self) -> str:
@@ -65,16 +66,16 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Change:
+class Change(FormerDict):
     """A part of the graph that is computed in another way, between values that both graphs have.
 
-    `values` are what it computes, in every place where the very same change was made (`places` of them); `before` and
+    `values` are its results, in every place where the very same change was made (`places` of them); `before` and
     `after` count operators in one place, `replaced` and `made` name the nodes of all places, by their first values, in
     the original and in the result. `rules` are those that lead from the old way to the new one, in the order in which
-    they fired, and `steps` the single uses in the first place, each resting on those before it. `gaps` counts
-    pairs of equal terms that no chain of rules explains. `predicted` and `measured` are the seconds that all places
-    together save, by the cost model and by timing the part alone, old against new, the median of rounds; None where
-    that is not known. `spread` is how far the middle half of the rounds is apart.
+    they fired, and `steps` the single uses in the first place, each resting on those before it. `gaps` counts pairs of
+    equal terms that no chain of rules explains. `predicted` and `measured` are the seconds that all places together
+    save, by the cost model and by timing the part alone, old against new, the median of rounds; None where that is not
+    known. `spread` is how far the middle half of the rounds is apart.
     """
 
     values: tuple[str, ...]
@@ -138,7 +139,7 @@ class Explanation:
     """The changes behind a result, with the grounds of every rule used.
 
     `pairs` counts the pairs of equal terms that the changes rest on, and `gaps` those that no chain of rules explains.
-    What layouts, precisions and kernels change outside the regions is a change of its own, the last, so that the
+    The effect of layouts, precisions and kernels outside the regions is a change of its own, the last, so that the
     predictions of all changes add up to that of the whole.
     """
 

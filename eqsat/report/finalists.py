@@ -17,12 +17,11 @@ from eqsat.extract.tensors.assembly import Assembled
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import lacking
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.plan import Plan
+from eqsat.language.terms import OPAQUE, Graph, Plan
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
-from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Clock, Timings, combined, interleaved
+from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Timings, clock_for, combined, interleaved
 from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 from eqsat.system.deadline import check, current
 
@@ -39,9 +38,9 @@ RUN_SECONDS = 0.9e-6
 class Candidate:
     """A graph that may be the result, with its cost, and its certificate once it was checked.
 
-    `assembled` is what the graph was lowered from, None for the original. `size` counts the nodes of its model: as
-    given for the original, as it is written for the others; `within` says whether it keeps the limits, `amounts` what
-    it uses.
+    `assembled` is the plan that the graph was lowered from, None for the original. `size` counts the nodes of its
+    model: as given for the original, as it is written for the others; `within` says whether it keeps the limits,
+    `amounts` are the amounts it uses.
     """
 
     name: str
@@ -108,7 +107,7 @@ def measure_finalists(
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
     says how far the outputs of a graph may be from the original's, where that is not for rounding alone; timing takes
-    some `seconds`. With `worst`, bounds are those of the point where they are largest. What was compared goes to
+    some `seconds`. With `worst`, bounds are those of the point where they are largest. The comparison goes to
     `when_compared` before anything is timed. Where the deadline leaves no time for all, the original is timed beside
     the one that a single run shows to be fastest. BackendError where the original cannot be run there, or too little
     was measured when `should_stop()` became true.
@@ -119,7 +118,7 @@ def measure_finalists(
         when_compared(ready)
     if follow is not None:
         follow("timing")
-    clock: Clock = "thread" if threads == 1 and backend == "onnxruntime" else "wall"
+    clock = clock_for(threads) if backend == "onnxruntime" else "wall"
     calls: dict[str, Callable[[], object]] = {}
     parts: dict[str, list[tuple[str, float]]] = {}
     for name, program in ready.programs.items():
@@ -132,8 +131,7 @@ def measure_finalists(
             for part, _ in parts.pop(name):
                 del calls[part]
         timings = interleaved(calls, ROUNDS, seed, clock=clock, time_limit=seconds, should_stop=should_stop)
-    if timings.rounds < LEAST_ROUNDS:
-        raise BackendError(f"interrupted after {timings.rounds} of at least {LEAST_ROUNDS} rounds")
+    timings.check_rounds()
     return Measured(
         combined(timings, parts), refused, ready.losses, ready.differing, ready.points, timings if worst else None
     )
@@ -265,14 +263,14 @@ def _drawn(
     Where its inputs may be such that ONNX Runtime ends the process, they are tried in another one first.
     """
     if compiled.backend != "onnxruntime" or not may_end_the_process(original):
-        found = [tried(program, original, point, seed) for point in points]
-        return found, [point.inputs(original, seed + i) for point in found for i in range(DRAWS)]
+        runnable = [tried(program, original, point, seed) for point in points]
+        return runnable, [point.inputs(original, seed + i) for point in runnable for i in range(DRAWS)]
     with child_of(original, compiled.source) as child:
-        found = [tried(child, original, point, seed) for point in points]
-        draws = [point.inputs(original, seed + i) for point in found for i in range(DRAWS)]
+        runnable = [tried(child, original, point, seed) for point in points]
+        draws = [point.inputs(original, seed + i) for point in runnable for i in range(DRAWS)]
         for feeds in draws:
             child.run(feeds)
-    return found, draws
+    return runnable, draws
 
 
 @dataclass(frozen=True)
@@ -299,12 +297,9 @@ class _Compiling:
         if self.backend == "cupy":
             return gpu_program(self.plans.get(name, graph), self.tuned)
         if name == "original" and self.source is not None:
-            from eqsat.runtime.onnxruntime.halves import has_halves
-            from eqsat.runtime.onnxruntime.session import SessionProgram, session
+            from eqsat.runtime.onnxruntime.session import SessionProgram
 
-            many, halves = len(graph.nodes), has_halves(graph)
-            made = session(self.source, threads=self.threads, where=graph.name, nodes=many, halves=halves)
-            return SessionProgram(graph, made)
+            return SessionProgram.of(graph, self.source, threads=self.threads, nodes=len(graph.nodes))
         try:
             return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
         except BackendError:

@@ -14,6 +14,10 @@ from rich.console import Console, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
+from eqsat.moved import FormerDict
+from eqsat.report import parts
+from eqsat.report.explanation import Change
+from eqsat.report.units import count, duration, integer, number, percent, quantity
 from eqsat.system.terminal import plain, shown
 
 Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "certify", "write"]
@@ -21,7 +25,7 @@ Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "
 #: The phases of an optimisation, in order.
 PHASES: tuple[Phase, ...] = ("read", "bodies", "saturate", "extract", "measure", "certify", "write")
 
-#: Rows of what runs that a report shows; all of it is in its JSON.
+#: Rows of kernels that a report shows; its JSON has all.
 MOST_RUNS = 12
 
 #: Columns of a report where no terminal says otherwise.
@@ -71,14 +75,14 @@ class Report:
     of `cost_after` that a better choice from the same e-graph could save at most. `estimated_share`, from 0 to 1, is
     the part of the cost that comes from a roofline and not from a measurement. `growth` lists (phase, e-nodes,
     e-classes, seconds) after each step. `rules_fired` counts by rule, `rules_refused` by rule and reason. `certificate`
-    has at least `kind`, `error` and `text`. `measured_before` and `measured_after` are medians of one interleaved run
-    of `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names
-    the finalist that became the result, `kept_because` why. `opaque` lists what was kept as it is, `changes` what was
-    not. `amounts` are what the result uses of terms that were limited or priced, in their units, and `limits` the most
-    it may. `failure` says which phase failed and how, where the original was kept for that; `skipped` says what there
-    was no time for; `refuted` names the rules that a wrong region rested on, without which the run began anew. `steps`
-    lists what runs, kernel by kernel and conversion by conversion: operators, states, seconds, whether they are
-    estimated. `baselines` says what other ways to choose found in the same e-graph, and in how many seconds.
+    says how the result was checked. `measured_before` and `measured_after` are medians of one interleaved run of
+    `rounds` rounds, and `measured_bound` the upper 95 % bound of new/old; all None where nothing ran. `kept` names the
+    finalist that became the result, `kept_because` why. `opaque` lists the nodes kept as they are, `changes` the
+    differences from the original. `amounts` are the amounts that the result uses of terms that were limited or priced,
+    in their units, and `limits` the limits. `failure` says which phase failed and how, where the original was kept for
+    that; `skipped` lists the work that there was no time for; `refuted` names the rules that a wrong region rested on,
+    without which the run began anew. `steps` lists all kernels and conversions that run: operators, states, seconds,
+    whether they are estimated. `baselines` are the costs of other searches in the same e-graph, and their seconds.
     `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
     model was measured; both are empty where every dim of the inputs is a number.
     """
@@ -101,26 +105,26 @@ class Report:
     estimated_share: float = 0.0
     rules_fired: Mapping[str, int] = field(default_factory=dict)
     rules_refused: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    certificate: Mapping[str, Any] = field(default_factory=dict)
+    certificate: parts.CertificateSummary
     seconds: Mapping[str, float] = field(default_factory=dict)
     measured_before: float | None = None
     measured_after: float | None = None
     measured_bound: float | None = None
     kept: str = "original"
     kept_because: str = ""
-    opaque: Sequence[Mapping[str, str]] = ()
+    opaque: Sequence[parts.OpaqueNode] = ()
     operators_before: Mapping[str, int] = field(default_factory=dict)
     operators_after: Mapping[str, int] = field(default_factory=dict)
     warnings: Sequence[str] = ()
-    changes: Sequence[Mapping[str, Any]] = ()
+    changes: Sequence[Change | parts.ControlChange] = ()
     amounts: Mapping[str, float] = field(default_factory=dict)
     limits: Mapping[str, float] = field(default_factory=dict)
-    steps: Sequence[Mapping[str, Any]] = ()
-    baselines: Sequence[Mapping[str, Any]] = ()
+    steps: Sequence[parts.StepCost] = ()
+    baselines: Sequence[parts.Baseline] = ()
     failure: str = ""
     skipped: Sequence[str] = ()
     refuted: Sequence[str] = ()
-    sizes: Sequence[Mapping[str, Any]] = ()
+    sizes: Sequence[parts.CostedSizes] = ()
     measured_at: str = ""
 
     def to_json(self) -> dict[str, Any]:
@@ -137,13 +141,15 @@ class Report:
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
     def __rich_console__(self, console: Console, options: Any) -> RenderResult:
-        parts: list[Any] = [_phases(self), Text(), _changes(self), Text()]
+        sections: list[Any] = [_phases(self), Text(), _changes(self), Text()]
         if self.steps:
-            parts += [_runs(self), Text()]
-        yield from shown(console.render(Group(*parts, *_notes(self)), options))
+            sections += [_runs(self), Text()]
+        yield from shown(console.render(Group(*sections, *_notes(self)), options))
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, FormerDict):
+        value = value.as_dict()
     if isinstance(value, Mapping):
         return {str(k): _plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
@@ -166,12 +172,12 @@ def _phases(report: Report) -> Table:
         "read": f"{count(report.nodes_before, 'node')}",
         "saturate": _saturation(report),
         "extract": _extraction(report),
-        "certify": str(report.certificate.get("text") or report.certificate.get("kind") or "not checked"),
+        "certify": report.certificate.text or report.certificate.kind,
         "measure": _measurement(report),
     }
     if "bodies" in report.seconds:
-        changed = sum(1 for body in report.certificate.get("bodies", ()))
-        lines["bodies"] = f"{count(changed, 'body', 'bodies')} of If, Loop and Scan changed"
+        changed = report.certificate.bodies or ()
+        lines["bodies"] = f"{count(len(changed), 'body', 'bodies')} of If, Loop and Scan changed"
     for phase in PHASES:
         seconds = report.seconds.get(phase)
         if phase not in lines and seconds is None:
@@ -192,7 +198,7 @@ def _saturation(report: Report) -> str:
 def _extraction(report: Report) -> str:
     how = _NOT_OPTIMAL.get(report.extraction, report.extraction)
     ratio = f" ({report.cost_before / report.cost_after:.2f}x)" if report.cost_after else ""
-    unit = duration if set(report.objective) <= {"time"} else _number
+    unit = duration if set(report.objective) <= {"time"} else number
     return f"{how} (gap {percent(report.gap)}), cost {unit(report.cost_before)} -> {unit(report.cost_after)}{ratio}"
 
 
@@ -211,53 +217,54 @@ def _measurement(report: Report) -> str:
 def _changes(report: Report) -> Table | Text:
     if report.kept == "original":
         return Text(f"nothing changed: {report.kept_because or 'no cheaper graph was found'}")
-    known = {key for change in report.changes for key, value in change.items() if value is not None}
-    columns = [(key, *column) for key, column in _OPTIONAL.items() if key in known]
+    columns = [
+        (k, *c) for k, c in _OPTIONAL.items() if any(getattr(change, k) is not None for change in report.changes)
+    ]
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
     table.add_column("what", ratio=3)
     for _, title, _show in columns:
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("why", ratio=2)
     for change in report.changes:
-        values = [(change.get(key), show) for key, _, show in columns]
+        values = [(getattr(change, key), show) for key, _, show in columns]
         middle = ["" if value is None else show(value) for value, show in values]
-        table.add_row(Text(str(change.get("what", ""))), *middle, Text(", ".join(change.get("rules", ()))))
+        table.add_row(Text(change.what), *middle, Text(", ".join(change.rules)))
     return table
 
 
 def _runs(report: Report) -> Table:
     """The kernels that run, by operators and states, the dearest first; conversions are rows like others."""
-    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
+    groups: dict[tuple[str, str], list[parts.StepCost]] = {}
     for step in report.steps:
-        states = ", ".join(step["operands"])
-        held = step["result"] if states == step["result"] else f"{states} -> {step['result']}"
-        by = f" by {step['arithmetic']}" if step["arithmetic"] else ""
-        groups.setdefault((step["op"], held + by), []).append(step)
+        operands = ", ".join(step.operands)
+        states = step.result if operands == step.result else f"{operands} -> {step.result}"
+        by = f" by {step.arithmetic}" if step.arithmetic else ""
+        groups.setdefault((step.op, states + by), []).append(step)
     table = Table(box=None, expand=True, pad_edge=False, header_style="bold")
     table.add_column("what runs", ratio=3)
     table.add_column("kernels", justify="right", no_wrap=True)
     table.add_column("held as", ratio=2)
     table.add_column("time", justify="right", no_wrap=True)
     table.add_column("measured", justify="right", no_wrap=True)
-    ranked = sorted(groups.items(), key=lambda item: -sum(s["seconds"] for s in item[1]))
-    for (op, held), steps in ranked[:MOST_RUNS]:
-        table.add_row(Text(op), integer(len(steps)), Text(held), *_spent(steps))
+    ranked = sorted(groups.items(), key=lambda item: -sum(s.seconds for s in item[1]))
+    for (op, states), steps in ranked[:MOST_RUNS]:
+        table.add_row(Text(op), integer(len(steps)), Text(states), *_spent(steps))
     rest = [step for _, steps in ranked[MOST_RUNS:] for step in steps]
     if rest:
         table.add_row(f"{count(len(ranked) - MOST_RUNS, 'kind')} more", integer(len(rest)), "", *_spent(rest))
     return table
 
 
-def _spent(steps: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+def _spent(steps: Sequence[parts.StepCost]) -> tuple[str, str]:
     """The seconds of steps together, and the share of them that was measured."""
-    total = math.fsum(s["seconds"] for s in steps)
-    known = math.fsum(s["seconds"] for s in steps if not s["estimated"])
+    total = math.fsum(s.seconds for s in steps)
+    known = math.fsum(s.seconds for s in steps if not s.estimated)
     return duration(total), percent(known / total) if total else ""
 
 
 def _used(report: Report, term: str) -> str:
     """The amount of a term that the result uses, and its limit."""
-    show = {"time": duration, "error": _number, "launches": _number}.get(term)
+    show = {"time": duration, "error": number, "launches": number}.get(term)
     if show is None:
         unit = "FLOP" if term == "flops" else "B"
         return _used_of(report, term, lambda value: quantity(value, unit))
@@ -271,15 +278,14 @@ def _used_of(report: Report, term: str, show: Callable[[float], str]) -> str:
 
 def _compared(report: Report) -> str:
     """The costs by other extractors, next to the bound."""
-    unit = duration if set(report.objective) <= {"time"} and report.objective else _number
-    found = [f"{b['name']} {unit(b['cost'])}" for b in report.baselines]
-    return f"chosen {unit(report.cost_after)}, bound {unit(report.lower_bound)}" + "".join(
-        f"; {text}" for text in found
-    )
+    unit = duration if set(report.objective) <= {"time"} and report.objective else number
+    costs = {"chosen": report.cost_after} | {b.name: b.cost for b in report.baselines}
+    chosen, *others = [f"{name} {unit(cost)}" for name, cost in costs.items()]
+    return "; ".join([f"{chosen}, bound {unit(report.lower_bound)}", *others])
 
 
 def _notes(report: Report) -> list[Text]:
-    names = [f"{o['name']} ({o['reason']})" for o in report.opaque]
+    names = [f"{o.name} ({o.reason})" for o in report.opaque]
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     notes = [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
     if report.amounts:
@@ -293,66 +299,6 @@ def _notes(report: Report) -> list[Text]:
         notes.append(Text(f"failed: {report.failure}; {left}", style="red"))
     notes += [Text(f"skipped: {s}", style="yellow") for s in report.skipped]
     return notes + [Text(f"warning: {w}", style="yellow") for w in report.warnings]
-
-
-def integer(value: int) -> str:
-    """An integer with its thousands set apart.
-
-    >>> integer(1840)
-    '1 840'
-    """
-    return f"{value:,}".replace(",", " ")
-
-
-def count(value: int, singular: str, plural: str | None = None) -> str:
-    """A number of things.
-
-    >>> count(1, "node"), count(1840, "e-node")
-    ('1 node', '1 840 e-nodes')
-    """
-    return f"{integer(value)} {singular if value == 1 else plural or singular + 's'}"
-
-
-def duration(seconds: float) -> str:
-    """A time in the unit that suits it.
-
-    >>> duration(0.00131), duration(2.5e-6), duration(0.0)
-    ('1.31 ms', '2.5 µs', '0 s')
-    """
-    return _scaled(seconds, "s", ((1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")))
-
-
-def quantity(value: float, unit: str) -> str:
-    """A number of bytes or operations in the unit that suits it.
-
-    >>> quantity(12_600_000, "B"), quantity(512, "FLOP")
-    ('12.6 MB', '512 FLOP')
-    """
-    return _scaled(value, unit, ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, "")))
-
-
-def percent(share: float) -> str:
-    """A share from 0 to 1 in percent.
-
-    >>> percent(0.0), percent(0.0123), percent(0.996), percent(float("inf"))
-    ('0 %', '1.2 %', '100 %', 'unknown')
-    """
-    if not math.isfinite(share):
-        return "unknown"
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
-
-
-def _scaled(value: float, unit: str, scales: Sequence[tuple[float, str]]) -> str:
-    if not math.isfinite(value):
-        return "unknown"
-    factor, prefix = next((s for s in scales if abs(value) >= s[0]), scales[-1])
-    if not value:
-        factor, prefix = 1.0, ""
-    return f"{_number(value / factor)} {prefix}{unit}"
-
-
-def _number(value: float) -> str:
-    return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 #: Optional fields of a change, besides its kind and its cause, with the title and the form each is shown in.

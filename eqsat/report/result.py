@@ -13,8 +13,7 @@ from eqsat.costs.table.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError, UsageError
 from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
+from eqsat.language.terms import Graph, Plan
 from eqsat.report.explanation import Explanation
 from eqsat.report.report import Report
 from eqsat.rewrites.rules.definitions import expanded
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
 class Result:
     """An optimised graph with its report.
 
-    `graph` is the result; `report` says what changed, what it costs and how it was checked. `plan` says how each part
-    of it is run, for a backend that knows layouts and kernels of several operators; None for the original.
-    `library_plans` are those that calls of a GPU's libraries were measured to be fastest by. `source` is
-    the model as it was given, a path or a ModelProto, where nothing better was found and all of it was wanted; it is
-    then what is written, too. `failures` are the errors that cost the run its result, where `report.failure` says that
-    one did.
+    `graph` is the result; `report` lists changes, costs and checks. `plan` says how each part of it is run, for a
+    backend that knows layouts and kernels of several operators; None for the original. `library_plans` are those that
+    calls of a GPU's libraries were measured to be fastest by. `source` is the model as it was given, a path or a
+    ModelProto, where nothing better was found and all of it was wanted; it is then what is written, too. `failures` are
+    the errors that cost the run its result, where `report.failure` says that one did.
     """
 
     graph: Graph
@@ -82,9 +80,9 @@ class Result:
     def compile(self, backend: str | None = None) -> Program:
         """The result made ready to run on "cupy", "onnxruntime" or "numpy"; on that of its device where left out.
 
-        What comes back is called with inputs by name. On "cupy" it runs the plan as it was chosen, in memory taken once
-        and one captured CUDA graph; `memory()` says what it takes, `profile()` times its launches, and `static()` keeps
-        inputs and outputs in place. BackendError for a backend that cannot be used here, and says what it lacks.
+        The program is called with inputs by name. On "cupy" it runs the plan as it was chosen, in memory taken once and
+        one captured CUDA graph; `memory()` says what it takes, `profile()` times its launches, and `static()` keeps
+        inputs and outputs in place. BackendError for a backend that cannot be used here, with the packages it lacks.
         """
         gpu = kind_of(self.report.device) == "gpu"
         name = ("cupy" if gpu else None) if backend is None else backend
@@ -104,8 +102,8 @@ class Result:
     def gpu_program(self, sizes: Mapping[str, int] | None = None) -> CudaProgram:
         """The launches of the result on a GPU, whether one is here or not; `memory()` says where values lie, in bytes.
 
-        `sizes` are those of named dims; what is left out gets a size that the graph accepts. BackendError for what
-        cannot run on a GPU.
+        `sizes` are those of named dims; others get a size that the graph accepts. BackendError for a graph that cannot
+        run on a GPU.
         """
         from eqsat.runtime.cuda.program.lowering import program_of
 

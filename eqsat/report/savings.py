@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from eqsat.errors import BackendError, EqsatError
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Node, TensorType
 from eqsat.report.changes import Region
 from eqsat.report.explanation import Change, Explanation
 from eqsat.report.finalists import Candidate, measure_finalists
@@ -22,9 +21,9 @@ SECONDS, EACH = 3.0, 0.5
 
 def measured_changes(
     explained: Explanation,
-    found: Sequence[Region],
+    changed: Sequence[Region],
     original: Graph,
-    kept: Candidate,
+    finalist: Candidate,
     *,
     points: Sequence[SizePoint],
     seed: int,
@@ -34,13 +33,14 @@ def measured_changes(
 ) -> Explanation:
     """The explanation with the savings of its changes, the largest predicted ones first, until the time is up.
 
-    A change made in several places is timed in the first and counted for all. What cannot be run alone says why.
+    A change made in several places is timed in the first and counted for all. A change that cannot be run alone has the
+    reason.
     """
-    if kept.assembled is None:
+    if finalist.assembled is None:
         return explained
-    plain = kept.assembled.plan.is_plain
+    plain = finalist.assembled.plan.is_plain
     deadline = current().part(most=SECONDS)
-    first = {region.old[0].outputs: region for region in found if region.old}
+    first = {region.old[0].outputs: region for region in changed if region.old}
     changes: list[Change] = []
     for change in explained.changes:
         region = next((r for outputs, r in first.items() if change.replaced and change.replaced[0] in outputs), None)
@@ -51,7 +51,7 @@ def measured_changes(
             changes.append(replace(change, unmeasured=why))
         else:
             try:
-                graphs = part(original, region, kept.assembled.graph)
+                graphs = part(original, region, finalist.assembled.graph)
                 timed = measure_finalists(
                     graphs,
                     None,
@@ -74,7 +74,7 @@ def measured_changes(
                 changes.append(replace(change, unmeasured=timed.refused["new"]))
                 continue
             samples = timed.timings.samples
-            # Of pairs of one round, so that what slowed both cancels.
+            # Of pairs of one round, so that disturbances of both cancel.
             pairs = zip(samples["original"], samples["new"], strict=True)
             low, saved, high = statistics.quantiles((old - new for old, new in pairs), n=4)
             changes.append(replace(change, measured=saved * change.places, spread=(high - low) * change.places))
@@ -83,13 +83,13 @@ def measured_changes(
 
 def part(original: Graph, region: Region, result: Graph) -> dict[str, Graph]:
     """A region as two graphs, "original" and "new", of the same inputs and outputs; BackendError where it is none."""
-    made = {o for n in region.old for o in n.outputs}
-    read = [v for n in region.old for v in n.inputs if v is not None and v not in made]
-    outside = [v for v in (*read, *region.reads.values()) if v not in made and v not in original.constants]
+    computed = {o for n in region.old for o in n.outputs}
+    read = [v for n in region.old for v in n.inputs if v is not None and v not in computed]
+    outside = [v for v in (*read, *region.reads.values()) if v not in computed and v not in original.constants]
     inputs = tuple(dict.fromkeys(outside))
     if any(not isinstance(original.type(v), TensorType) for v in inputs):
         raise BackendError("it reads what is no tensor")
-    outputs = [(old, new) for old, new in region.values if old in made]
+    outputs = [(old, new) for old, new in region.values if old in computed]
     if not outputs:
         raise BackendError("its values are made by other nodes too")
     old = Graph(
@@ -111,13 +111,14 @@ def _new_side(old: Graph, region: Region, result: Graph, outputs: Sequence[tuple
     nodes = [n for n in result.nodes if not wanted.isdisjoint(n.outputs)]
     names = {v: f"new {v}" for n in nodes for v in (*n.inputs, *n.outputs) if v}
     names |= {v: t for v, t in region.reads.items() if v not in {o for n in nodes for o in n.outputs}}
-    held = {v: c for v, c in result.constants.items() if v in names}
-    made = {o for n in nodes for o in n.outputs}
-    loose = [v for n in nodes for v in n.inputs if v and v not in made and v not in held and names[v] not in old.inputs]
+    constants = {v: c for v, c in result.constants.items() if v in names}
+    computed = {o for n in nodes for o in n.outputs}
+    read = [v for n in nodes for v in n.inputs if v and v not in computed and v not in constants]
+    loose = [v for v in read if names[v] not in old.inputs]
     if loose:
         raise BackendError(f"it reads {loose[0]!r}, which the original does not have")
     for _, new in outputs:
-        if new not in made and names.get(new, new) not in old.inputs:
+        if new not in computed and names.get(new, new) not in old.inputs:
             raise BackendError("its values are made by other nodes too")
     renamed = [
         Node(
@@ -133,7 +134,7 @@ def _new_side(old: Graph, region: Region, result: Graph, outputs: Sequence[tuple
         inputs=old.inputs,
         outputs={str(i): names.get(new, new) for i, (_, new) in enumerate(outputs)},
         nodes=tuple(renamed),
-        constants={names[v]: c for v, c in held.items()},
+        constants={names[v]: c for v, c in constants.items()},
         types={names[v]: result.type(v) for v in names} | {v: old.type(v) for v in old.inputs},
         origin=old.origin,
     )

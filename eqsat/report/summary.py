@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from eqsat.certify import Certificate
 from eqsat.costs.model.cost import Cost
@@ -18,20 +17,12 @@ from eqsat.language.onnx.read.model import Given, Inside
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import OPAQUE, Graph, operator_name
 from eqsat.language.terms.plan import Conversion
+from eqsat.report import parts
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import RUN_SECONDS, Candidate, Measured
-from eqsat.report.report import Report, count, percent
+from eqsat.report.report import Report
+from eqsat.report.units import count, percent
 from eqsat.runtime.examples import SizePoint
-
-
-@dataclass(frozen=True, slots=True)
-class Baseline:
-    """The outcome of a search other than the one asked for: its cost, in units of the objective, and seconds."""
-
-    name: str
-    cost: float
-    seconds: float
-    status: str
 
 
 @dataclass(frozen=True)
@@ -45,7 +36,7 @@ class Findings:
     encoding: Encoding
     grown: Saturation
     solution: Solution
-    baselines: Sequence[Baseline]
+    baselines: Sequence[parts.Baseline]
     measured: Measured | None
     explained: Explanation
 
@@ -60,72 +51,65 @@ def report_of(
     points: Sequence[SizePoint] = (),
 ) -> Report:
     """The report of an outcome."""
-    given, kept, grown = outcome.given, outcome.kept, outcome.grown
+    given, best, grown = outcome.given, outcome.kept, outcome.grown
     original = given.original
     solution, measured = outcome.solution, outcome.measured
     enodes, eclasses = outcome.encoding.egraph.size()
     before = outcome.candidates[0].cost
-    bound = min(solution.lower_bound, kept.cost.price)
+    bound = min(solution.lower_bound, best.cost.price)
     refused: dict[str, dict[str, int]] = {}
     for (rule, reason), times in sorted(grown.refused.items()):
         refused.setdefault(rule, {})[reason] = times
-    certificate = kept.certificate
+    certificate = best.certificate
     # With the original its bodies are kept as well.
-    bodies = [] if kept is outcome.candidates[0] else [body for body in given.inside if not body.failure]
+    bodies = [] if best is outcome.candidates[0] else [body for body in given.inside if not body.failure]
     return Report(
         name=original.name,
         device=device,
         nodes_before=given.nodes,
-        nodes_after=kept.size,
+        nodes_after=best.size,
         cost_before=before.price,
-        cost_after=kept.cost.price,
+        cost_after=best.cost.price,
         lower_bound=bound,
-        gap=0.0 if kept.cost.price <= bound else 1 - bound / kept.cost.price,
+        gap=0.0 if best.cost.price <= bound else 1 - bound / best.cost.price,
         objective={} if costs.cost is not None else dict(costs.objective),
         stopped_by="interrupted" if stopped else grown.stopped_by,
         extraction=solution.status,
         enodes=enodes,
         eclasses=eclasses,
         growth=list(grown.growth),
-        estimated_share=kept.cost.estimated_share,
+        estimated_share=best.cost.estimated_share,
         rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
         rules_refused=refused,
-        certificate={
-            "kind": certificate.kind,
-            "error": certificate.error,
-            "regions": [
-                {"values": list(r.values), "kind": r.kind, "error": r.error, "nodes": list(r.nodes)}
-                for r in certificate.regions
-            ],
-            "folded": certificate.folded,
-            "draws": certificate.draws,
-            "sizes": [dict(s) for s in certificate.sizes],
-            "text": _certified(certificate, bodies),
-            "bodies": [{"place": body.place, **body.certificate} for body in bodies],
-        },
+        certificate=parts.CertificateSummary(
+            kind=certificate.kind,
+            error=certificate.error,
+            regions=certificate.regions,
+            folded=certificate.folded,
+            draws=certificate.draws,
+            sizes=[dict(s) for s in certificate.sizes],
+            text=_certified(certificate, bodies),
+            bodies=[parts.BodyCertificate(body.place, body.certificate) for body in bodies],
+        ),
         seconds=dict(seconds),
         measured_before=measured.median("original") if measured else None,
-        measured_after=measured.median(kept.name) if measured else None,
-        measured_bound=measured.bound(kept.name) if measured else None,
+        measured_after=measured.median(best.name) if measured else None,
+        measured_bound=measured.bound(best.name) if measured else None,
         rounds=measured.rounds if measured else 0,
-        kept=kept.name,
+        kept=best.name,
         kept_because=outcome.because,
         opaque=[
-            {"name": n.name or n.outputs[0], "op": str(n.attrs["op_type"]), "reason": str(n.attrs["reason"])}
+            parts.OpaqueNode(n.name or n.outputs[0], str(n.attrs["op_type"]), str(n.attrs["reason"]))
             for n in original.nodes
             if n.op == OPAQUE
         ],
         operators_before=operators_of(original),
-        operators_after=operators_of(kept.graph),
-        changes=[
-            *_settled(original),
-            *(_change_inside(body) for body in bodies),
-            *(c.as_dict() for c in outcome.explained.changes),
-        ],
-        amounts=dict(kept.amounts),
-        steps=list(steps_of(kept)),
-        baselines=[asdict(b) for b in outcome.baselines],
-        sizes=[{"sizes": shown(original, p), "weight": p.weight} for p in points],
+        operators_after=operators_of(best.graph),
+        changes=[*_settled(original), *map(_change_inside, bodies), *outcome.explained.changes],
+        amounts=dict(best.amounts),
+        steps=list(steps_of(best)),
+        baselines=list(outcome.baselines),
+        sizes=[parts.CostedSizes(shown(original, p), p.weight) for p in points],
         measured_at=described(original, measured.points) if measured else "",
         warnings=list(warnings),
     )
@@ -136,21 +120,17 @@ def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
     return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
 
 
-def _settled(graph: Graph) -> Iterator[dict[str, Any]]:
-    """The nodes that reading put in the place of control flow, as rows of changes."""
+def _settled(graph: Graph) -> Iterator[parts.ControlChange]:
+    """The nodes that reading put in the place of control flow, as changes."""
     for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
-        yield {"what": settled.text, "rules": ["known ahead"], "predicted": settled.runs * RUN_SECONDS}
+        yield parts.ControlChange(settled.text, rules=("known ahead",), predicted=settled.runs * RUN_SECONDS)
 
 
-def _change_inside(body: Inside) -> dict[str, Any]:
-    """A body that was optimised, as a row of changes."""
+def _change_inside(body: Inside) -> parts.ControlChange:
+    """A body that was optimised, as a change."""
     before, after = body.nodes
-    return {
-        "what": f"{body.place}: {before} -> {count(after, 'node')}",
-        "nodes": after - before,
-        "rules": list(body.rules),
-        "predicted": body.saved,
-    }
+    text = f"{body.place}: {before} -> {count(after, 'node')}"
+    return parts.ControlChange(text, after - before, body.rules, body.saved)
 
 
 def shown(graph: Graph, point: SizePoint) -> dict[str, int]:
@@ -166,36 +146,26 @@ def described(graph: Graph, points: Sequence[SizePoint]) -> str:
     return "; ".join(f"{text} ({percent(p.weight)})" for text, p in zip(texts, points, strict=True))
 
 
-def steps_of(kept: Candidate) -> Iterator[dict[str, Any]]:
+def steps_of(candidate: Candidate) -> Iterator[parts.StepCost]:
     """The steps in order: each kernel and each conversion with its operators, states and cost."""
-    if kept.assembled is None:
-        for node, cost in kept.cost.nodes:
-            yield _step(operator_name(node), node.outputs[0], ["row"], "row", cost)
+    if candidate.assembled is None:
+        for node, cost in candidate.cost.nodes:
+            yield _step(cost, operator_name(node), node.outputs[0], ["row"], "row")
         return
-    graph = kept.assembled.graph
+    graph = candidate.assembled.graph
     producers = {v: node for node in graph.nodes for v in node.outputs if v}
-    for step, cost in zip(kept.assembled.plan.steps, kept.assembled.costs, strict=True):
+    for step, cost in zip(candidate.assembled.plan.steps, candidate.assembled.costs, strict=True):
         if isinstance(step, Conversion):
             kind = "cast" if step.source.precision != step.target.precision else "copy"
-            yield _step(f"convert ({kind})", step.value, [str(step.source)], str(step.target), cost)
+            yield _step(cost, f"convert ({kind})", step.value, [str(step.source)], str(step.target))
         else:
             ops = " + ".join(operator_name(producers[value]) for value in step.nodes)
-            taken = list(dict.fromkeys(str(held.state) for held in step.operands)) or ["row"]
-            yield _step(ops, step.nodes[-1], taken, str(step.results[0].state), cost, step.arithmetic)
+            taken = list(dict.fromkeys(str(operand.state) for operand in step.operands)) or ["row"]
+            yield _step(cost, ops, step.nodes[-1], taken, str(step.results[0].state), step.arithmetic)
 
 
-def _step(op: str, value: str, taken: Sequence[str], made: str, cost: Cost, arithmetic: str = "") -> dict[str, Any]:
-    return {
-        "op": op,
-        "value": value,
-        "operands": list(taken),
-        "result": made,
-        "arithmetic": arithmetic,
-        "seconds": cost.seconds,
-        "flops": cost.flops,
-        "bytes": cost.bytes,
-        "estimated": cost.estimated,
-    }
+def _step(cost: Cost, op: str, value: str, operands: list[str], result: str, by: str = "") -> parts.StepCost:
+    return parts.StepCost(op, value, operands, result, by, cost.seconds, cost.flops, cost.bytes, cost.estimated)
 
 
 def operators_of(graph: Graph) -> dict[str, int]:

@@ -55,10 +55,10 @@ def select(name: str | None = None) -> Backend:
     """
     if name is None:
         return next(b for b in BACKENDS.values() if b.available() is None)
-    found = BACKENDS.get(name)
-    if found is None:
+    backend = BACKENDS.get(name)
+    if backend is None:
         raise BackendError(f"no backend {name!r}", expected="one of " + ", ".join(BACKENDS))
-    reason = found.available()
+    reason = backend.available()
     if reason is not None:
         usable = [b.name for b in BACKENDS.values() if b.available() is None]
         raise BackendError(
@@ -66,7 +66,7 @@ def select(name: str | None = None) -> Backend:
             expected="a backend that is installed",
             remedy="use one of " + ", ".join(usable),
         )
-    return found
+    return backend
 
 
 def execute(

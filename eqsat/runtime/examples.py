@@ -15,19 +15,17 @@ from eqsat.language.onnx.files.origin import defaults_of
 from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import handed_on
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.dims import evaluate
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, TensorType, evaluate
 from eqsat.runtime.backend import Program
 from eqsat.system.deadline import current
 
 #: The objective over several sizes: the weighted sum of costs, or the largest share of the original's cost at one.
 OverSizes: TypeAlias = Literal["sum", "worst"]
-#: Number of assignments that are tried where only running a model shows what it accepts, and seconds for that.
+#: Number of assignments that are tried where only a run shows whether a model accepts one, and seconds for that.
 TRIES, SECONDS = 120, 5.0
 #: Elements that inputs have together at an assignment that is only tried: some hundred megabytes as they are drawn.
 MOST_ELEMENTS = 2**24
-#: On how many draws of inputs a program is run, and finalists are compared: what matters may not show on one.
+#: On how many draws of inputs a program is run, and finalists are compared: a difference may not show on one.
 DRAWS = 4
 
 
@@ -64,7 +62,7 @@ def example_inputs(graph: Graph, sizes: Mapping[str, int], seed: int, integers: 
     defaults = defaults_of(graph)
     for name in graph.inputs:
         if name in defaults:
-            feeds[name] = defaults[name].array  # the model brings what suits it
+            feeds[name] = defaults[name].array  # the model brings a fitting one
             continue
         type = graph.type(name)
         if not isinstance(type, TensorType) or type.shape is None:
@@ -90,7 +88,7 @@ def _bounds(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
         if source in graph.inputs and isinstance(selected, TensorType) and selected.shape:
             places = evaluate(selected.shape[node.attrs["axis"] % selected.rank], sizes)
             bounds[source] = max(min(places, bounds.get(source, places)), 1)
-    # What does not fit the element type is not drawn.
+    # No number beyond the range of the element type is drawn.
     for name in bounds:
         type = graph.type(name)
         if isinstance(type, TensorType) and type.dtype.is_integer:
@@ -101,7 +99,7 @@ def _bounds(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
 def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> SizePoint:
     """The point, or another near it, at which a program of the graph runs; BackendError where none does.
 
-    Where running the model is the only way to learn what it accepts, a bounded number of assignments is tried.
+    Where only a run shows whether the model accepts an assignment, a bounded number of them is tried.
     """
     if point.tried:
         return point
@@ -158,6 +156,6 @@ def _run(program: Program, graph: Graph, point: SizePoint, seed: int) -> SizePoi
 
 
 def _has_plain_integers(graph: Graph) -> bool:
-    """True where the values of some integer input may matter to what the model accepts."""
+    """True where the model may accept some values of an integer input and refuse others."""
     types = (graph.type(v) for v in graph.inputs)
     return any(isinstance(t, TensorType) and t.dtype.is_integer for t in types)

@@ -1,4 +1,4 @@
-"""The check that what a caller passes fits the inputs a graph declares."""
+"""The check that arrays passed by a caller fit the inputs a graph declares."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.language.onnx.files.origin import defaults_of
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Dim, DType, Graph, Sym, TensorType
 
 
 def checked_inputs(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, Any]:

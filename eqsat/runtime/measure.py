@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from eqsat.errors import UsageError
+from eqsat.errors import BackendError, UsageError
 from eqsat.system.deadline import Deadline, TimeUp, check, current
 
 #: "thread" is the CPU time of the calling thread, for programs that run on it alone; "wall" is elapsed time.
 Clock: TypeAlias = Literal["thread", "wall"]
+
+Name = TypeVar("Name", bound=Hashable)
 
 _CLOCKS: Mapping[str, Callable[[], float]] = {"thread": time.thread_time, "wall": time.perf_counter}
 
@@ -23,6 +26,11 @@ SAMPLE_SECONDS = 5e-4
 LEAST_ROUNDS = 5
 #: Calls of each program before any is timed.
 WARM_UP = 2
+
+
+def clock_for(threads: int) -> Clock:
+    """The clock for programs on so many threads: the CPU time of the calling one where they run on it alone."""
+    return "thread" if threads == 1 else "wall"
 
 
 @dataclass(frozen=True)
@@ -37,9 +45,18 @@ class Timings:
         """The number of rounds that were run."""
         return min((len(s) for s in self.samples.values()), default=0)
 
+    def check_rounds(self, where: str = "") -> None:
+        """BackendError where an interruption left too few rounds to compare programs by."""
+        if self.rounds < LEAST_ROUNDS:
+            raise BackendError(f"interrupted after {self.rounds} of at least {LEAST_ROUNDS} rounds", where=where)
+
     def median(self, name: str) -> float:
         """The median of a program's samples, in seconds."""
         return float(np.median(self.samples[name]))
+
+    def ratio(self, new: str, old: str) -> float:
+        """The median of new/old over rounds."""
+        return float(np.median(np.asarray(self.samples[new]) / np.asarray(self.samples[old])))
 
     def ratio_bound(self, new: str, old: str, confidence: float = 0.95) -> float:
         """The upper bound of new/old at the given confidence."""
@@ -71,25 +88,42 @@ def interleaved(
     now = _CLOCKS[clock]
     end = Deadline(min(time_limit, current().seconds))
     calls = {name: calls_a_sample(program, warm_up, now) for name, program in programs.items()}
-    samples: dict[str, list[float]] = {name: [] for name in programs}
-    rng = np.random.default_rng(seed)
-    names = list(programs)
+    samplers = {name: partial(_sample, program, calls[name], now) for name, program in programs.items()}
+
+    def ended(done: int) -> bool:
+        return (done >= LEAST_ROUNDS and end.over) or (should_stop is not None and should_stop())
+
+    samples = sampled(samplers, rounds, np.random.default_rng(seed), ended)
+    return Timings({name: tuple(s) for name, s in samples.items()}, clock)
+
+
+def sampled(
+    samplers: Mapping[Name, Callable[[], float]],
+    rounds: int,
+    rng: np.random.Generator,
+    ended: Callable[[int], bool] = lambda done: False,
+) -> dict[Name, list[float]]:
+    """Samples by name: in rounds of all samplers, in an order drawn anew for each round.
+
+    Before each round `ended` is asked, with the number of those that were run. TimeUp where the deadline that it runs
+    under is over before there are LEAST_ROUNDS.
+    """
+    names = list(samplers)
+    samples: dict[Name, list[float]] = {name: [] for name in names}
     for done in range(rounds):
-        if done >= LEAST_ROUNDS and end.over:
-            break
-        if should_stop is not None and should_stop():
+        if ended(done):
             break
         try:
             check(0)
             order = [names[index] for index in rng.permutation(len(names))]
-            taken = {name: _sample(programs[name], calls[name], now) for name in order}
+            taken = {name: samplers[name]() for name in order}
         except TimeUp:
             if done < LEAST_ROUNDS:
                 raise
             break  # a round that was ended within is none
         for name in names:
             samples[name].append(taken[name])
-    return Timings({name: tuple(s) for name, s in samples.items()}, clock)
+    return samples
 
 
 def combined(timings: Timings, parts: Mapping[str, Sequence[tuple[str, float]]]) -> Timings:

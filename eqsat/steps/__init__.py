@@ -1,1 +1,1 @@
-"""The steps of a run: what is read, chosen, tried and certified."""
+"""The steps of a run: reading, choice, trials and certification."""

@@ -16,9 +16,7 @@ from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, names_in, replaced, sites, written
 from eqsat.language.onnx.read.model import Given, Inside, dims_of
 from eqsat.language.onnx.write.availability import lacking
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, evaluate
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Constant, Dim, Graph, evaluate
 from eqsat.report.finalists import written_size
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
@@ -45,8 +43,8 @@ def optimised_inside(given: Given, settings: Settings, log: Log, optimise: Optim
     """The model with the bodies of its nodes optimised, each as a graph of its own, and a record of each.
 
     Each has the rules, the checks and a share of the time of a whole model; times are not measured, as those of the
-    whole model are. Where something fails the body stays as it was, and its record says so; the log says what there was
-    no time for.
+    whole model are. Where something fails the body stays as it was, and its record says so; the log lists the bodies
+    that there was no time for.
     """
     if not settings.is_plain or not holds_bodies(given.graph):
         return given
@@ -82,9 +80,9 @@ class _Bodies:
         self.late = 0
 
     def whole(self, graph: Graph) -> tuple[Graph, list[Inside]]:
-        """A graph with the bodies of its nodes optimised and freed of what no run changes, and what was done.
+        """A graph with the bodies of its nodes optimised and freed of loop-invariant nodes, and the records of both.
 
-        What there is no time for is left out, and what was done before is kept.
+        Bodies that there is no time for stay as they are.
         """
         graph, before = self._hoisted_in_time(graph)
         graph, inside = self.improved(graph)
@@ -103,7 +101,7 @@ class _Bodies:
             return graph, []
 
     def hoisted(self, graph: Graph) -> tuple[Graph, list[Inside]]:
-        """A graph with what its loops compute alike in every run in front of them, and what was moved."""
+        """A graph with the loop-invariant nodes in front of their loops, and the record of the nodes moved."""
         graph, moved = hoisted(graph, self.fresh, self.names)
         return graph, [self._moved(each) for each in moved]
 
@@ -118,25 +116,25 @@ class _Bodies:
     def improved(
         self, graph: Graph, where: str = "", runs: float = 1.0, doubted: frozenset[str] = frozenset()
     ) -> tuple[Graph, list[Inside]]:
-        """A graph that runs so often with the bodies of its nodes optimised, inner ones first, and what was done."""
+        """A graph that runs so often with the bodies of its nodes optimised, inner ones first, and the records."""
         finite = _Finite(graph, self.settings.options.finite_math, doubted)
         nodes, constants, types = list(graph.nodes), dict(graph.constants), dict(graph.types)
         inside: list[Inside] = []
         changed = False
         for site in sites(graph, self.fresh):
-            made: dict[str, GraphProto] = {}
+            rewritten: dict[str, GraphProto] = {}
             for body in site.control.bodies:
                 place = f"{where}{body.name} of {site.place}"
                 often = runs * self._runs(site)
                 records, new = self._body(body, place, often, finite.doubted(site, body), constants)
                 inside += records
                 if new is not None:
-                    made[body.name], added = new
+                    rewritten[body.name], added = new
                     constants |= added
                     types |= {name: constant.type for name, constant in added.items()}
-            if made:
+            if rewritten:
                 changed = True
-                nodes[nodes.index(site.node)] = replaced(site, made)
+                nodes[nodes.index(site.node)] = replaced(site, rewritten)
         if changed:
             graph = replace(graph, nodes=tuple(nodes), constants=constants, types=types)
         return graph, inside
@@ -144,7 +142,7 @@ class _Bodies:
     def _body(
         self, body: Body, place: str, runs: float, doubted: frozenset[str], outside: Mapping[str, Constant]
     ) -> tuple[list[Inside], _Written | None]:
-        """The changes to a body and the bodies within it, and what stands in its place where there are any."""
+        """The changes to a body and the bodies within it, and its replacement where there are any."""
         size = sum(n.op_type != "Constant" for n in body.proto.node)
         records: list[Inside] = []
         stop = self.settings.options.should_stop
@@ -156,10 +154,10 @@ class _Bodies:
         try:
             graph, records = self.improved(body.graph, f"{place}: ", runs, doubted)
             result = self._chosen(body, graph, size, doubted, place)
-            kept = result.report.kept == "original"
-            final = graph if kept else expanded(result.graph, lacking())
+            unchanged = result.report.kept == "original"
+            final = graph if unchanged else expanded(result.graph, lacking())
             after = written_size(final, None)
-            if kept and graph is body.graph and after >= size:
+            if unchanged and graph is body.graph and after >= size:
                 return records, None
             new = written(final, body, outside, self.names)
         except TimeUp as late:
@@ -175,7 +173,7 @@ class _Bodies:
             self.log.warnings.append(f"{place} was left as it was: {told(error)}")
             return [Inside(place, (size, size), failure=told(error))], None
         report = result.report
-        rules = tuple(dict.fromkeys(rule for change in report.changes for rule in change.get("rules", ())))
+        rules = tuple(dict.fromkeys(rule for change in report.changes for rule in change.rules))
         costs = (report.cost_before, report.cost_after)
         mine = Inside(place, (size, after), costs, runs, rules, report.certificate, report.failure)
         return [*records, mine], new
@@ -225,15 +223,15 @@ class _Finite:
         outer = {name: name for name in body.graph.inputs if name not in own} | dict(
             zip(own, site.proto.input, strict=False)
         )
-        found = {name for name, value in outer.items() if value and not _is_finite(encoding, value)}
+        doubtful = {name for name, value in outer.items() if value and not _is_finite(encoding, value)}
         states = own[2:] if first else own if site.proto.op_type == "Scan" else []
-        made = list(body.graph.outputs.values())[first:]
+        results = list(body.graph.outputs.values())[first:]
         while True:
-            inner = encode(body.graph, doubted=found)
-            more = {s for s, value in zip(states, made, strict=False) if not _is_finite(inner, value)} - found
+            inner = encode(body.graph, doubted=doubtful)
+            more = {s for s, value in zip(states, results, strict=False) if not _is_finite(inner, value)} - doubtful
             if not more:
-                return frozenset(found)
-            found |= more
+                return frozenset(doubtful)
+            doubtful |= more
 
 
 def _is_finite(encoding: Encoding, value: str) -> bool:

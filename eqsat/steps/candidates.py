@@ -1,4 +1,4 @@
-"""Finalists from solutions: the graph that each stands for, with its cost and what it uses."""
+"""Finalists from solutions: the graph that each stands for, with its cost and the amounts it uses."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ class Finalists:
 
     settings: Settings
     given: Given
-    framed: TensorProblem
+    extraction: TensorProblem
     adjusted: bool = False
 
     def of(self, solutions: Mapping[str, Solution]) -> list[Candidate]:
         """The original, then the graph of each solution once."""
-        given, framed, original = self.given, self.framed, self.given.graph
+        given, extraction, original = self.given, self.extraction, self.given.graph
         candidates = [self._as_given()]
         known: dict[Any, Any] = {}
         # Where reading folded nothing away, a choice of the very same nodes is the original itself.
         seen = [original.nodes] if given.nodes == len(original.nodes) and given.before is None else []
         for name, solution in solutions.items():
-            assembled = assemble(framed, solution, original, known)
+            assembled = assemble(extraction, solution, original, known)
             if self.settings.contrib:
                 assembled = fused.for_onnxruntime(assembled)
             graph = lower(assembled.plan)
@@ -45,7 +45,7 @@ class Finalists:
             if assembled.plan.is_plain:
                 seen.append(assembled.decoded.graph.nodes)
             cost = self.settings.costs.graph(graph) if assembled.plan.is_plain else plan_cost(assembled)
-            if not assembled.plan.is_plain or framed.problem.memory is not None or self.adjusted:
+            if not assembled.plan.is_plain or extraction.problem.memory is not None or self.adjusted:
                 cost = replace(cost, price=self._price(solution))
             size = written_size(graph, self.settings.options.opset)
             candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=solution.amounts))
@@ -53,26 +53,27 @@ class Finalists:
 
     def _as_given(self) -> Candidate:
         """The original as it is, or between the states that its inputs and outputs are wanted in."""
-        settings, original, problem = self.settings, self.given.graph, self.framed.problem
-        solution = as_given(self.framed)
+        settings, original, problem = self.settings, self.given.graph, self.extraction.problem
+        solution = as_given(self.extraction)
         if not settings.is_plain:
-            assembled = assemble(self.framed, solution, original)
+            assembled = assemble(self.extraction, solution, original)
             graph, cost = lower(assembled.plan), replace(plan_cost(assembled), price=self._price(solution))
-            found = Candidate("original", graph, cost, written_size(graph, settings.options.opset), assembled=assembled)
-            found.amounts = solution.amounts
+            size = written_size(graph, settings.options.opset)
+            candidate = Candidate("original", graph, cost, size, assembled=assembled)
+            candidate.amounts = solution.amounts
         else:
             given = self.given
             cost = with_bodies(self.settings.costs.graph(given.original), given, self.settings.costs)
             size = given.nodes + sum(i.nodes[0] - i.nodes[1] for i in given.inside)
-            found = Candidate("original", given.original, cost, size)
-            found.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}
+            candidate = Candidate("original", given.original, cost, size)
+            candidate.amounts = {limit.name: float(getattr(cost.total, TERMS[limit.name])) for limit in problem.limits}
             if problem.memory is not None:
-                found.amounts[PEAK] = solution.amounts[PEAK]
-                found.cost = replace(cost, price=cost.price + problem.memory.weight * found.amounts[PEAK])
+                candidate.amounts[PEAK] = solution.amounts[PEAK]
+                candidate.cost = replace(cost, price=cost.price + problem.memory.weight * candidate.amounts[PEAK])
             if self.adjusted:
-                found.cost = replace(cost, price=solution.cost)
-        found.within = keeps(problem, found.amounts)
-        return found
+                candidate.cost = replace(cost, price=solution.cost)
+        candidate.within = keeps(problem, candidate.amounts)
+        return candidate
 
     def _price(self, solution: Solution) -> float:
-        return solution.cost if self.adjusted else price_of(self.framed, solution, self.settings.costs)
+        return solution.cost if self.adjusted else price_of(self.extraction, solution, self.settings.costs)

@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import ExtractionError
 from eqsat.extract import Solution, solve
 from eqsat.extract.solvers.restricted import Restricted
+from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import opset_of
+from eqsat.language.terms.graph import Graph
 from eqsat.report.finalists import Candidate
+from eqsat.report.parts import Baseline
 from eqsat.report.report import Progress
-from eqsat.report.summary import Baseline
 from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.steps import fused
 from eqsat.steps.candidates import Finalists
 from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
-from eqsat.steps.worst import ROUNDS, balanced
 
 #: The share of what is left of a call that choosing may take.
 _EXTRACT = 0.5
@@ -33,7 +36,10 @@ _FIRST_SHARE = 0.6
 #: The share of what is left that weighing sizes against each other may take.
 _BALANCE_SHARE = 0.25
 
-#: A change of the costs of a problem before anything is chosen; what is chosen is judged by the changed costs.
+#: How often the weights of sizes are changed, and how strongly a size that is worse than another draws them.
+_ROUNDS, _STEP = 4, 4.0
+
+#: A change of the costs of a problem before anything is chosen; the choice is judged by the changed costs.
 Adjust = Callable[[TensorProblem], TensorProblem]
 
 
@@ -41,7 +47,7 @@ Adjust = Callable[[TensorProblem], TensorProblem]
 class Chosen:
     """A problem with its solution, the solutions of baselines, and the finalists, the original first."""
 
-    framed: TensorProblem
+    extraction: TensorProblem
     solution: Solution
     baselines: Sequence[Baseline]
     candidates: list[Candidate]
@@ -65,11 +71,11 @@ class Chooser:
         available: Available = available_on(settings.device.name, opset, contrib=settings.contrib, windowed=moved)
         if costs.device.strided:
             available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
-        framed = tensor_problem(
+        extraction = tensor_problem(
             self.snapshot, costs, available, settings.choices, settings.boundary, contrib=settings.contrib
         )
-        framed = limited(framed, costs, settings.bounds, counted)
-        return framed if self.adjust is None else self.adjust(framed)
+        extraction = limited(extraction, costs, settings.bounds, counted)
+        return extraction if self.adjust is None else self.adjust(extraction)
 
     def weighed_problem(self) -> TensorProblem:
         """The problem under the weights of sizes that are asked for."""
@@ -77,28 +83,32 @@ class Chooser:
         if settings.options.over_sizes == "sum" or len(costs.parts) < 2:
             return self.problem()
 
-        def solved(framed: TensorProblem) -> Solution:
-            share = settings.deadline.part(_BALANCE_SHARE / ROUNDS)
-            return solve(framed.problem, time_limit=share, should_stop=settings.options.should_stop)
+        def solved(extraction: TensorProblem) -> Solution:
+            share = settings.deadline.part(_BALANCE_SHARE / _ROUNDS)
+            return solve(extraction.problem, time_limit=share, should_stop=settings.options.should_stop)
 
-        return balanced(self.given.graph, costs, self.problem, solved)
+        return _balanced(self.given.graph, costs, self.problem, solved)
 
-    def choice(self, framed: TensorProblem) -> Chosen:
+    def choice(self, extraction: TensorProblem) -> Chosen:
         """The solution of a problem, those of the baselines, and the finalists."""
         extractor = self.settings.options.extractor
-        solutions = self.baselines(framed)
-        if extractor in ("ilp", "backtracking") or extractor not in solutions:
-            solutions[extractor] = self.solved(framed, extractor, list(solutions.values()))
-        baselines = [Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != extractor]
+        solutions = self.solutions(extraction, extractor)
         names = dict.fromkeys((extractor, *(n for n in solutions if n == "greedy")))
-        candidates = self.finalists(framed, {name: solutions[name] for name in names})
+        candidates = self.finalists(extraction, {name: solutions[name] for name in names})
         if self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
             candidates += self._portable()
-        return Chosen(framed, solutions[extractor], baselines, candidates)
+        return Chosen(extraction, solutions[extractor], baselines_beside(extractor, solutions), candidates)
 
-    def finalists(self, framed: TensorProblem, solutions: Mapping[str, Solution]) -> list[Candidate]:
+    def solutions(self, extraction: TensorProblem, extractor: str) -> dict[str, Solution]:
+        """The solutions of the baselines, and that of an extractor."""
+        solutions = self.baselines(extraction)
+        if extractor in ("ilp", "backtracking") or extractor not in solutions:
+            solutions[extractor] = self.solved(extraction, extractor, list(solutions.values()))
+        return solutions
+
+    def finalists(self, extraction: TensorProblem, solutions: Mapping[str, Solution]) -> list[Candidate]:
         """The original, then the graph of each solution once."""
-        return Finalists(self.settings, self.given, framed, adjusted=self.adjust is not None).of(solutions)
+        return Finalists(self.settings, self.given, extraction, adjusted=self.adjust is not None).of(solutions)
 
     def _portable(self) -> list[Candidate]:
         """The choice without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
@@ -107,57 +117,57 @@ class Chooser:
         solution = plain.solved(without, self.settings.options.extractor, [])
         return plain.finalists(without, {"portable": solution})[1:]
 
-    def solved(self, framed: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
-        """The solution of an extractor; the integer program starts from what is `known`."""
+    def solved(self, extraction: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
+        """The solution of an extractor; the integer program starts from the solutions `known`."""
         settings = self.settings
 
         def follow(best: float, bound: float) -> None:
-            self.log.say(Progress("extract", nodes=len(framed.snapshot.nodes), best=best, bound=bound))
+            self.log.say(Progress("extract", nodes=len(extraction.snapshot.nodes), best=best, bound=bound))
 
         if extractor == "ilp":
-            return self._integer_program(framed, list(known), follow)
+            return self._integer_program(extraction, list(known), follow)
         more: dict[str, Any] = {}
         if extractor == "backtracking":
-            more = {"start": framed.original(), "alpha": settings.options.alpha, "progress": follow}
+            more = {"start": extraction.original(), "alpha": settings.options.alpha, "progress": follow}
         return solve(
-            framed.problem,
+            extraction.problem,
             extractor=extractor,
             time_limit=settings.deadline.part(_EXTRACT),
             should_stop=settings.options.should_stop,
             **more,
         )
 
-    def baselines(self, framed: TensorProblem) -> dict[str, Solution]:
+    def baselines(self, extraction: TensorProblem) -> dict[str, Solution]:
         """The solutions of greedy and of a short backtracking search, as far as they keep the limits."""
         settings = self.settings
         short = settings.deadline.part(_BASELINE_SHARE, _BASELINE_SECONDS)
         searches: dict[str, dict[str, Any]] = {
             "greedy": {},
-            "backtracking": {"start": framed.original(), "time_limit": short},
+            "backtracking": {"start": extraction.original(), "time_limit": short},
         }
         solutions: dict[str, Solution] = {}
         for name, more in searches.items():
             try:
                 stop = settings.options.should_stop
-                solutions[name] = solve(framed.problem, extractor=name, should_stop=stop, **more)
+                solutions[name] = solve(extraction.problem, extractor=name, should_stop=stop, **more)
             except ExtractionError as error:
-                if not framed.problem.is_limited:
+                if not extraction.problem.is_limited:
                     raise
                 self.log.warnings.append(f"{name}: {error.what}")
         return solutions
 
     def _integer_program(
-        self, framed: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
+        self, extraction: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
     ) -> Solution:
-        """The solution of the integer program, started from what is known, and from the best row-major one.
+        """The solution of the integer program, started from known ones and from the best row-major one.
 
         Layouts make a program several times as large; where the time does not suffice for all of it, the choice is at
         least as good as that of the smaller one.
         """
         settings = self.settings
         deadline = settings.deadline.part(_EXTRACT)
-        rows = Restricted(framed)
-        if rows.is_smaller and not framed.problem.is_limited:
+        rows = Restricted(extraction)
+        if rows.is_smaller and not extraction.problem.is_limited:
             first = solve(
                 rows.problem,
                 time_limit=deadline.part(_FIRST_SHARE),
@@ -166,10 +176,45 @@ class Chooser:
             )
             known = [*known, rows.lifted(first)]
         return solve(
-            framed.problem,
+            extraction.problem,
             time_limit=deadline,
             seed=settings.options.seed,
             should_stop=settings.options.should_stop,
             known=known,
             progress=follow,
         )
+
+
+def baselines_beside(extractor: str, solutions: Mapping[str, Solution]) -> list[Baseline]:
+    """The outcomes of the other extractors."""
+    return [Baseline(name, s.cost, s.seconds, s.status) for name, s in solutions.items() if name != extractor]
+
+
+def _balanced(
+    original: Graph,
+    costs: CostModel,
+    frame: Callable[[], TensorProblem],
+    solved: Callable[[TensorProblem], Solution],
+) -> TensorProblem:
+    """The problem under the weights whose cheapest choice has the least largest share of the original's cost at a size.
+
+    The smallest maximum over the sizes is the largest minimum over weights of them (von Neumann's minimax theorem), to
+    which multiplicative weights converge (Arora, Hazan and Kale, 2012); integral choices may leave a gap. `costs` keep
+    the weights.
+    """
+    before = [max(model.graph(original).price, 1e-30) for _, model in costs.parts]
+    weights = [1.0] * len(before)
+    best: tuple[float, list[float], TensorProblem] | None = None
+    for _ in range(_ROUNDS):
+        costs.weighed([weight / cost for weight, cost in zip(weights, before, strict=True)])
+        extraction = frame()
+        chosen = assemble(extraction, solved(extraction), original).graph
+        shares = [model.graph(chosen).price / cost for (_, model), cost in zip(costs.parts, before, strict=True)]
+        if best is None or max(shares) < best[0]:
+            best = max(shares), list(weights), extraction
+        if max(shares) - min(shares) < 1e-3:
+            break
+        weights = [w * math.exp(_STEP * (s - max(shares))) for w, s in zip(weights, shares, strict=True)]
+    assert best is not None
+    costs.weighed([weight / cost for weight, cost in zip(best[1], before, strict=True)])
+    return best[2]

@@ -25,6 +25,7 @@ from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import regions
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import Candidate
+from eqsat.report.parts import CertificateSummary
 from eqsat.report.report import Phase, Report
 from eqsat.report.result import Result
 from eqsat.report.summary import operators_of
@@ -34,7 +35,7 @@ from eqsat.steps.settings import Settings
 from eqsat.system.collector import seldom_collecting
 from eqsat.system.deadline import TimeUp
 
-#: Errors that say what a caller has to change.
+#: Errors about arguments of the caller.
 _FOR_THE_CALLER = (UsageError, CostError, DeclarationError, MissingExtraError, RuleError)
 
 
@@ -61,8 +62,8 @@ def rules_behind(encoding: Encoding, candidate: Candidate, pairs: Sequence[tuple
     rules = Explainer(encoding.egraph).derive(pair for pair in known if pair[0] != pair[1]).rules
     if rules:
         return rules
-    found = (rule for region in regions(encoding, candidate) for rule in region.derivation.rules)
-    return tuple(dict.fromkeys(found))
+    names = (rule for region in regions(encoding, candidate) for rule in region.derivation.rules)
+    return tuple(dict.fromkeys(names))
 
 
 def released(error: Exception) -> Exception:
@@ -166,7 +167,7 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
         stopped_by="failed" if failures else "interrupted" if interrupted else "time_limit",
         extraction="none",
         objective={} if costs.cost is not None else dict(costs.objective),
-        certificate={"kind": "identical", "error": 0.0, "text": "nothing changed"},
+        certificate=CertificateSummary("identical", 0.0, text="nothing changed"),
         seconds=dict(log.seconds),
         kept_because="the run failed"
         if failures
@@ -186,7 +187,7 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
 
 
 def name_limit(report: Report, settings: Settings) -> None:
-    """Say of what ended at a limit that it was the one of steps, where these are counted."""
+    """Name the limit of steps in place of the time limit, where steps are counted."""
     if settings.deadline.counts_steps:
         late = "time_limit", "step_limit"
         report.stopped_by = report.stopped_by.replace(*late)

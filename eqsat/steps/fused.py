@@ -1,4 +1,4 @@
-"""Results written in operators of ONNX Runtime's own: which graphs may be, and what a user is told of it."""
+"""Results written in operators of ONNX Runtime's own: the graphs that may be, and the warning about them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def for_onnxruntime(assembled: Assembled) -> Assembled:
 
 
 def may_be_written(graph: Graph) -> bool:
-    """True if a graph has what ONNX Runtime has an operator of its own for."""
+    """True if ONNX Runtime has an operator of its own for a part of a graph."""
     from eqsat.language.onnx.fused.operators import FUSED
 
     return any(node.op in FUSED for node in graph.nodes)

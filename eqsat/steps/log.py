@@ -1,4 +1,4 @@
-"""The log of a run: the seconds of its phases, its warnings, and what failed or was skipped."""
+"""The log of a run: the seconds of its phases, its warnings, its failures and the work skipped."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from eqsat.system.collector import seldom_collecting
 class Log:
     """Seconds of each phase, warnings for the user, and the phase a run is in.
 
-    `failures` are errors that cost the run a finalist, or its result, `skipped` says what there was no time for,
-    `refuted` are rules that the run began anew without. `follow` is told of progress.
+    `failures` are errors that cost the run a finalist, or its result, `skipped` lists the work that there was no time
+    for, `refuted` are rules that the run began anew without. `follow` is told of progress.
     """
 
     follow: Callable[[Progress], None] | None = None

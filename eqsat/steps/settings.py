@@ -1,4 +1,4 @@
-"""The settings of a run: its options, and what they come to on a device and for a model."""
+"""The settings of a run: its options, and the values they take on a device and for a model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SATURATE = 0.4
 
 @dataclass(frozen=True)
 class Settings:
-    """Options with what they come to on the device of `costs`.
+    """Options with the values they take on the device of `costs`.
 
     `points` are the sizes that the model is costed and measured at; `contrib` says whether a result may be written in
     operators of ONNX Runtime's own.

@@ -16,6 +16,28 @@ from eqsat.options.sizes import Sizes
 from eqsat.runtime.backend import BACKENDS, Program
 from eqsat.runtime.examples import SizePoint, tried
 from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
+from eqsat.steps.log import Log
+from eqsat.steps.settings import Settings
+from eqsat.system.deadline import TimeUp
+
+#: The share of a call that finding sizes the model runs at may take.
+_SHARE = 0.2
+
+
+def placed(given: Given, sizes: Sizes, settings: Settings, log: Log) -> Settings:
+    """The settings at sizes that the model accepts; UsageError for sizes of dims that it does not have."""
+    check_sizes(given.graph, sizes)
+    run = settings.device.is_here and not settings.device.gpu
+    try:
+        with settings.deadline.part(_SHARE):
+            points, warnings = points_for(given, sizes, settings.options.threads, run=run)
+    except TimeUp as late:
+        points, warnings = points_for(given, sizes, run=False)
+        if run and sizing_of(given.graph).unread is not None:  # else its operators have told all there is to know
+            log.skipped.append(f"the model was not run to find sizes that it accepts: {late}")
+    log.warnings += warnings
+    settings.costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
+    return replace(settings, points=points)
 
 
 def check_sizes(graph: Graph, names: Iterable[str]) -> None:
@@ -87,16 +109,12 @@ def _program(given: Given, threads: int) -> Program | None:
     """The model as ONNX Runtime runs it; None where that is not installed, or does not take the model at all."""
     if BACKENDS["onnxruntime"].available() is not None:
         return None
-    from eqsat.runtime.onnxruntime.halves import has_halves
-    from eqsat.runtime.onnxruntime.session import SessionProgram, session
+    from eqsat.runtime.onnxruntime.session import SessionProgram
 
     try:
         if given.source is None:
             return BACKENDS["onnxruntime"].compile(given.graph, threads=threads)
         source = Path(given.source) if isinstance(given.source, str) else given.source
-        return SessionProgram(
-            given.graph,
-            session(source, threads=threads, where=given.graph.name, nodes=given.nodes, halves=has_halves(given.graph)),
-        )
+        return SessionProgram.of(given.graph, source, threads=threads, nodes=given.nodes)
     except EqsatError:
         return None

@@ -1,4 +1,4 @@
-"""Finalists on trial: outputs compared, times measured, and what is to be the result certified."""
+"""Finalists on trial: outputs compared, times measured, and the best certified."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from eqsat.system.deadline import TimeUp
 class Trials:
     """The trials of the finalists of a run, and the names of those whose outputs are not the original's.
 
-    What was compared before there was no time left to measure is not compared again.
+    A comparison made before the time for measuring was up is not made again.
     """
 
     settings: Settings
@@ -100,7 +100,7 @@ class Trials:
                 runs_elsewhere=bool(settings.device.gpu),
             )
         except TimeUp as late:
-            # Outputs that nothing compared may be wrong; of what is not the original, nothing is kept then.
+            # Outputs that nothing compared may be wrong: only the original is kept then.
             self.log.skipped.append(f"outputs were not compared: {late}")
             return candidates[:1]
         except BackendError as error:

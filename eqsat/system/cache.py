@@ -1,4 +1,4 @@
-"""The folder in which eqsat keeps what it can compute again."""
+"""The folder of the results that eqsat can compute again."""
 
 from __future__ import annotations
 

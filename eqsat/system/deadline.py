@@ -28,7 +28,7 @@ class Deadline:
     The clock starts when the deadline is made, and anew with `begin`. `part` is an earlier end of the same call, so
     there is one clock however many parts there are. Inside `with deadline:` the function `check` is a place at which
     work ends with TimeUp once the deadline is over. Once `asked()` is true, at most three seconds are left of the call,
-    or a tenth of its steps: enough to check what was found of most models.
+    or a tenth of its steps: enough to check the results for most models.
 
     >>> whole = Deadline(steps=100)
     >>> with whole.part(0.5):

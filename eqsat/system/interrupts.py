@@ -15,7 +15,7 @@ def interruptible(
 ) -> Iterator[Callable[[], bool]]:
     """Turn the first Ctrl-C into a request that the work ends early, and the second into KeyboardInterrupt.
 
-    Yields what tells whether the request was made; `stopping` is called when it is. Until `begun` says that there is
+    Yield a function that tells whether it was made; `stopping` is called when it is. Until `begun` says that there is
     work whose results could be kept, the first Ctrl-C is KeyboardInterrupt already. In another thread than the main
     one, and where a program has a handler of its own, nothing changes.
     """

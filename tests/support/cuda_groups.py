@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Array, Attrs, DType, Node, TensorType
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.view import View
 

@@ -14,9 +14,7 @@ from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Array, Constant, DType, Node, TensorType
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate

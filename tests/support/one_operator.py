@@ -12,9 +12,7 @@ from onnx import ModelProto, NodeProto, helper
 from eqsat.language.onnx.files.tensors import tensor_of
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.onnx.write.exporter import to_bytes
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Constant, Graph, TensorType
 from eqsat.runtime.backend import select
 
 OPSETS = {"": 21, "com.microsoft": 1, "ai.onnx.ml": 3}

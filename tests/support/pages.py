@@ -7,7 +7,7 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from eqsat.language.ops import OPS
 
 ROOT = Path(__file__).parents[2]
 FENCED = re.compile(r"^```(python|sh)(?: (\S+))?\n(.*?)^```", re.M | re.S)
+#: A declaration of an operator.
+DECLARES = re.compile(r"^\s*@eqsat\.op\b", re.M)
 
 
 def tells_files(page: Path) -> bool:
@@ -36,22 +38,23 @@ def surroundings(folder: Path) -> dict[str, str]:
     }
 
 
-def follow(page: Path, folder: Path) -> None:
-    """Does what a page says from top to bottom.
+def follow(page: Path, folder: Path, done: Callable[[str], None] = lambda _step: None) -> None:
+    """Does what a page says from top to bottom; `done` is called with each step after it.
 
-    In fresh interpreters where it declares operators, so that they are not those of other tests, else in this one,
-    which need not load everything again for each step.
+    In fresh interpreters where its code declares operators, so that they are not those of other tests, else in this
+    one, which need not load everything again for each step.
     """
-    text = page.read_text(encoding="utf-8")
+    blocks = FENCED.findall(page.read_text(encoding="utf-8"))
+    follow_step = _fresh if any(DECLARES.search(block) for _, _, block in blocks) else _here
     known = set(OPS)
     with _inside(folder):
-        for language, name, block in FENCED.findall(text):
+        for language, name, block in blocks:
             if name:
                 (folder / name).write_text(block)
                 continue
             for step in [block] if language == "python" else block.splitlines():
-                shown = _fresh(step, language) if "@eqsat.op" in text else _here(step, language)
-                assert shown, step
+                assert follow_step(step, language), step
+                done(step)
     assert set(OPS) == known, f"{page.name} declares operators here"
 
 

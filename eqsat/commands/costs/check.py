@@ -13,7 +13,7 @@ from rich.table import Table
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.errors import CostError
-from eqsat.report.report import duration, integer, percent
+from eqsat.report.units import duration, integer, percent
 
 if TYPE_CHECKING:
     from eqsat.costs.model.validation import Validation
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--device", default="onnxruntime-cpu", show_default=True, help="Whose entries are checked.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Threads they were measured with.")
-@click.option("--folds", type=int, default=5, show_default=True, help="Parts that are held back in turn.")
-@click.option("--seed", type=int, default=0, show_default=True, help="Which entries make a part.")
+@click.option("--device", default="onnxruntime-cpu", show_default=True, help="The device whose entries are checked.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads that the entries were measured with.")
+@click.option("--folds", type=int, default=5, show_default=True, help="Parts of the entries, held back in turn.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the division into parts.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> None:
@@ -53,49 +53,49 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
             raise CostError(
                 f"no entry of this environment; {mismatch}",
                 expected="entries measured here",
-                remedy="`eqsat costs measure` makes some",
+                remedy="`eqsat measure` makes some",
             )
-    wholes = measured_graphs(entries)
-    found, predicted, fitted = validate(of, entries, folds, seed), predictions(wholes), correction(wholes)
+    measured = measured_graphs(entries)
+    accuracy, predicted, fitted = validate(of, entries, folds, seed), predictions(measured), correction(measured)
     if as_json:
         graphs = [asdict(p.whole) | {"corrected": p.corrected} for p in predicted]
         more = {"graphs": graphs, "correction": asdict(fitted)} if graphs else {}
         about = {"environment": asdict(environment), "folds": folds, "seed": seed}
-        click.echo(json.dumps(about | asdict(found) | more, indent=2))
+        click.echo(json.dumps(about | asdict(accuracy) | more, indent=2))
         return
     out = console()
-    out.print(table_of(found, folds))
+    out.print(table_of(accuracy, folds))
     if predicted:
         out.print(graphs_of(predicted))
         terms = f"{fitted.factor:.3f} × sum + {duration(fitted.overhead)} × kernels"
-        short = f"; too few graphs to correct sums by, {LEAST} are needed" if len(wholes) < LEAST else ""
+        short = f"; too few graphs to correct sums by, {LEAST} are needed" if len(measured) < LEAST else ""
         out.print(f"whole = {terms}{short}", soft_wrap=True)
 
 
 def graphs_of(predicted: Sequence[Prediction]) -> Table:
     """Whole graphs as a table: predicted beside measured, and by which factor each prediction misses."""
-    made = Table(title="whole graphs: sums of kernels beside what was measured")
+    table = Table(title="whole graphs: sums of kernels beside what was measured")
     for heading in ("graph", "form", "precision"):
-        made.add_column(heading)
+        table.add_column(heading)
     for heading in ("kernels", "estimated", "sum", "corrected", "measured", "sum misses", "corrected misses"):
-        made.add_column(heading, justify="right")
+        table.add_column(heading, justify="right")
     for one in predicted:
         whole = one.whole
         seconds = (duration(s) for s in (whole.sum, one.corrected, whole.measured))
         misses = (f"{factor:.2f}" for factor in one.missed)
         key = (whole.key.name, whole.key.form, whole.key.precision)
-        made.add_row(*key, integer(whole.kernels), percent(whole.estimated), *seconds, *misses)
-    return made
+        table.add_row(*key, integer(whole.kernels), percent(whole.estimated), *seconds, *misses)
+    return table
 
 
-def table_of(found: Validation, folds: int) -> Table:
+def table_of(accuracy: Validation, folds: int) -> Table:
     """The accuracy of each variant, and of all together, as a table."""
-    made = Table(title=f"factor by which estimates miss, {folds} parts held back in turn")
-    made.add_column("operator")
+    table = Table(title=f"factor by which estimates miss, {folds} parts held back in turn")
+    table.add_column("operator")
     for heading in ("entries", "roofline", "p90", "fitted", "p90"):
-        made.add_column(heading, justify="right")
-    rows = [*found.variants, found.overall]
+        table.add_column(heading, justify="right")
+    rows = [*accuracy.variants, accuracy.overall]
     for row in rows:
         factors = (f"{f:.2f}" for f in (*row.roofline, *row.fitted))
-        made.add_row(row.variant, integer(row.entries), *factors, end_section=row is rows[-2])
-    return made
+        table.add_row(row.variant, integer(row.entries), *factors, end_section=row is rows[-2])
+    return table

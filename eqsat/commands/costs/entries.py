@@ -42,7 +42,7 @@ def filter_options(command: Command) -> Command:
     """Adds the options that select entries; the command gets a Filter as `chosen`."""
 
     @wraps(command)
-    def made(device: str | None, operators: tuple[str, ...], contains: str, environment: str, **others: Any) -> Any:
+    def filtered(device: str | None, operators: tuple[str, ...], contains: str, environment: str, **others: Any) -> Any:
         from eqsat.costs.devices.device import Device
         from eqsat.language.ops import OPS
 
@@ -54,11 +54,11 @@ def filter_options(command: Command) -> Command:
         return command(chosen=Filter(device, operators, contains, environment), **others)
 
     options: tuple[Callable[[Any], Any], ...] = (
-        click.option("--environment", default="", metavar="TEXT", help="Only environments that contain this."),
-        click.option("--contains", default="", metavar="TEXT", help="Only keys that contain this."),
+        click.option("--environment", default="", metavar="TEXT", help="Only environments whose text contains this."),
+        click.option("--contains", default="", metavar="TEXT", help="Only keys that contain this text."),
         click.option("--op", "operators", multiple=True, metavar="OP", help="Only this operator; may be repeated."),
         click.option("--device", metavar="DEVICE", help="Only this device."),
     )
     for option in options:
-        option(made)
-    return cast(Command, made)
+        option(filtered)
+    return cast(Command, filtered)

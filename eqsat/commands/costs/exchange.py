@@ -12,7 +12,7 @@ from eqsat.commands.costs.entries import Filter, filter_options
 from eqsat.commands.display import console
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, printable
-from eqsat.report.report import count, integer
+from eqsat.report.units import count, integer
 from eqsat.system.files import write_text
 
 if TYPE_CHECKING:

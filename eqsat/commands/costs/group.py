@@ -6,7 +6,7 @@ import click
 
 from eqsat.commands.costs.check import check
 from eqsat.commands.costs.exchange import export, import_
-from eqsat.commands.costs.measure import measure
+from eqsat.commands.costs.measure import costs_measure
 from eqsat.commands.costs.show import show
 
 
@@ -15,5 +15,5 @@ def costs() -> None:
     """Measure costs, show, check, export and import them."""
 
 
-for _command in (measure, show, check, export, import_):
+for _command in (costs_measure, show, check, export, import_):
     costs.add_command(_command)

@@ -14,7 +14,7 @@ from eqsat.commands.arguments import debug_option
 from eqsat.commands.costs.entries import Filter, filter_options
 from eqsat.commands.display import console
 from eqsat.errors import UsageError
-from eqsat.report.report import count, duration, integer, quantity
+from eqsat.report.units import count, duration, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """One entry as it is shown: where it comes from, and what the roofline estimates in its place."""
+    """One entry as it is shown: its origin, and the roofline's estimate in its place."""
 
     record: TableRecord
     shipped: bool
@@ -48,7 +48,7 @@ _ORDERS: Mapping[str, Callable[[Shown], Any]] = {
 @click.command()
 @click.option("--sort", type=click.Choice(sorted(_ORDERS)), default="key", show_default=True, help="The order of rows.")
 @click.option("--limit", type=int, default=40, show_default=True, help="Rows for each environment; 0 for all.")
-@click.option("--threads", type=int, default=1, show_default=True, help="Threads of the environment that is this one.")
+@click.option("--threads", type=int, default=1, show_default=True, help="Threads of this machine's environment.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 @filter_options
@@ -104,14 +104,14 @@ def _groups(table: Any, chosen: Filter, sort: str) -> dict[Environment, list[Sho
     own = chosen.passed(table.records())
     places = {(r.environment, r.key) for r in own}
     shipped = [r for name in DEVICES for r in chosen.passed(shipped_records(name))]
-    found: dict[Environment, list[Shown]] = {}
+    groups: dict[Environment, list[Shown]] = {}
     records = [*((r, False) for r in own), *((r, True) for r in shipped if (r.environment, r.key) not in places)]
     for record, is_shipped in records:
         work = known_work(record.key)
         device = DEVICES.get(record.environment.device)
         roofline = None if work is None or device is None else device.roofline(work)
-        found.setdefault(record.environment, []).append(Shown(record, is_shipped, roofline))
-    return {environment: sorted(rows, key=_ORDERS[sort]) for environment, rows in found.items()}
+        groups.setdefault(record.environment, []).append(Shown(record, is_shipped, roofline))
+    return {environment: sorted(rows, key=_ORDERS[sort]) for environment, rows in groups.items()}
 
 
 def _heading(environment: Environment, here: Environment, rows: int) -> Iterator[str]:
@@ -124,18 +124,18 @@ def _heading(environment: Environment, here: Environment, rows: int) -> Iterator
 
 
 def _table(rows: Sequence[Shown]) -> Table:
-    made = Table()
-    made.add_column("operator", overflow="fold", ratio=1)
+    table = Table()
+    table.add_column("operator", overflow="fold", ratio=1)
     for heading in ("median", "p10", "p90", "samples"):
-        made.add_column(heading, justify="right", no_wrap=True)
-    made.add_column("origin")
-    made.add_column("roofline", justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("origin")
+    table.add_column("roofline", justify="right", no_wrap=True)
     for row in rows:
         entry = row.record.entry
         times = (duration(t) for t in (entry.seconds, entry.p10, entry.p90))
         estimate = "" if row.roofline is None else duration(row.roofline)
-        made.add_row(row.record.key, *times, str(entry.samples), row.origin, estimate)
-    return made
+        table.add_row(row.record.key, *times, str(entry.samples), row.origin, estimate)
+    return table
 
 
 def _bare(device: Device, measured: bool) -> Iterator[str]:

@@ -27,7 +27,7 @@ def everything_option(command: Command) -> Command:
 
 
 def alone_option(default: bool) -> Callable[[Command], Command]:
-    """Adds --alone and --beyond-laws: whether what is left out follows from rules of the candidates, or from laws."""
+    """Adds --alone and --beyond-laws: whether rules left out follow from rules of the candidates, or from laws."""
     help = (
         "Leave out what the rules found derive, so that they stand alone, or also what laws derive when run as rules."
     )

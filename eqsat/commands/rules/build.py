@@ -9,16 +9,20 @@ import click
 from eqsat.commands.arguments import NAMES, debug_option
 from eqsat.commands.display import console, stages
 from eqsat.commands.rules.batch import alone_option, jobs_option, workers
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 
 @click.command()
-@click.option("--into", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="The folder.")
+@click.option(
+    "--into", "folder", required=True, type=click.Path(file_okay=False, path_type=Path), help="Folder to write."
+)
 @click.option("--ops", "operators", type=NAMES, help="Operators to generate from. [all that take part]")
 @click.option("--max-ops", type=int, default=3, show_default=True, help="Operators in a graph.")
 @click.option("--domain", "domains", multiple=True, help="Inputs by name, or as 3x3*4+scalar; repeatable. [all names]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random data.")
-@click.option("--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declares operators; repeatable.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random data.")
+@click.option(
+    "--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declarations of operators; repeatable."
+)
 @alone_option(default=True)
 @jobs_option
 @debug_option
@@ -34,8 +38,8 @@ def build(
 ) -> None:
     """Make a library of rules from the declarations of operators and the laws.
 
-    Writes the rules, their evidence, what was left out and why, and the counts of every stage; the same options give
-    the same files. Interrupted, the same command goes on where it stood.
+    Writes the rules, their evidence, the rules left out with reasons, and the counts of every stage; the same options
+    give the same files. Interrupted, the same command continues.
     """
     from eqsat.rewrites.discovery.enumerate.domain import DOMAINS
     from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings

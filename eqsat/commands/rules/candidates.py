@@ -9,16 +9,15 @@ from eqsat.commands.display import console, stages
 from eqsat.commands.rules.batch import workers
 from eqsat.commands.targets import check_target
 from eqsat.errors import UsageError
-from eqsat.report.report import count
+from eqsat.report.units import count
 from eqsat.system.files import write_text
 
 
 def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything: bool, alone: bool, jobs: int) -> None:
-    """Verifies the candidates of files and writes what became of each; UsageError without a target."""
-    from eqsat.rewrites.discovery.equations.candidate import read_candidates
-    from eqsat.rewrites.discovery.equations.outcome import verified_rules, written_outcomes
+    """Verify the candidates of files and write the outcome of each; UsageError without a target."""
+    from eqsat.rewrites.discovery.equations.candidate import read_candidates, verified_rules, written_outcomes
+    from eqsat.rewrites.discovery.journal import Journal, subject_of
     from eqsat.rewrites.discovery.verification import verify_candidates as verify_all
-    from eqsat.rewrites.discovery.work.journal import Journal, subject_of
     from eqsat.rewrites.rules.loader import laws
 
     if target is None:
@@ -50,7 +49,7 @@ def verify_candidates(sources: tuple[Path, ...], target: Path | None, everything
         )
         outcomes = list(found_out)
         write_text(target, written_outcomes(outcomes))
-    found = Counter(o.status for o in outcomes)
+    statuses = Counter(o.status for o in outcomes)
     out = console()
-    out.print(f"{count(len(outcomes), 'candidate')}: " + ", ".join(f"{n} {s}" for s, n in sorted(found.items())))
+    out.print(f"{count(len(outcomes), 'candidate')}: " + ", ".join(f"{n} {s}" for s, n in sorted(statuses.items())))
     out.print(f"{count(len(verified_rules(outcomes)), 'rule')} proved")

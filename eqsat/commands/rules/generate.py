@@ -11,17 +11,19 @@ from eqsat.commands.arguments import NAMES, debug_option
 from eqsat.commands.display import console, stages
 from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.targets import check_target
-from eqsat.report.report import count, duration
+from eqsat.report.units import count, duration
 from eqsat.system.files import write_text
 
 
 @click.command()
-@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="Where candidates go.")
+@click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @click.option("--ops", "operators", type=NAMES, help="Operators to generate from. [all that take part]")
 @click.option("--max-ops", type=int, default=3, show_default=True, help="Operators in a graph.")
 @click.option("--domain", "domains", multiple=True, help="Inputs by name, or as 3x3*4+scalar; repeatable. [all names]")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Of the random data.")
-@click.option("--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declares operators; repeatable.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the random data.")
+@click.option(
+    "--import", "sources", metavar="MODULE|FILE.py", multiple=True, help="Declarations of operators; repeatable."
+)
 @click.option("--counts", type=click.Path(dir_okay=False, path_type=Path), help="Write the counts here, as JSON.")
 @jobs_option
 @debug_option
@@ -55,19 +57,19 @@ def generate(
         imports=sources,
     )
     with workers(jobs) as executor, stages() as follow:
-        made = generate(
+        generated = generate(
             settings,
             executor=executor,
-            progress=lambda at: follow(f"{at.domain}: {at.stage}", at.done, at.total),
+            progress=follow,
             resume=target.with_name(f"{target.name}.partial"),
         )
-    write_candidates(made.candidates, target)
+    write_candidates(generated.candidates, target)
     if counts is not None:
-        write_text(counts, json.dumps(made.counts, indent=1) + "\n")
+        write_text(counts, json.dumps(generated.counts, indent=1) + "\n")
     out = console()
-    found = made.counts
+    totals = generated.counts
     out.print(
-        f"{count(found['graphs'], 'graph')}, {count(found['terms'], 'term')}, {count(found['pairs'], 'equal pair')}"
+        f"{count(totals['graphs'], 'graph')}, {count(totals['terms'], 'term')}, {count(totals['pairs'], 'equal pair')}"
     )
-    out.print(f"{count(len(made.candidates), 'candidate')}, {found['several']} of several outputs")
-    out.print(", ".join(f"{stage} {duration(seconds)}" for stage, seconds in made.seconds.items()))
+    out.print(f"{count(len(generated.candidates), 'candidate')}, {totals['several']} of several outputs")
+    out.print(", ".join(f"{stage} {duration(seconds)}" for stage, seconds in generated.seconds.items()))

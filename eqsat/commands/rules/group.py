@@ -20,7 +20,7 @@ from eqsat.commands.rules.report import report
 from eqsat.commands.rules.show import show
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError, UsageError
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 if TYPE_CHECKING:
     from eqsat.rewrites.rules.evidence import Evidence
@@ -41,11 +41,11 @@ for _command in (generate, build, prune, report, show, prove, check_laws):
 
 @rules.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--all", "again", is_flag=True, help="Check shipped rules with current evidence too.")
+@click.option("--all", "again", is_flag=True, help="Check shipped rules whose evidence is current too.")
 @click.option("--exhaustive", is_flag=True, help="Run every instance of the bounded grid of shipped rules.")
 @click.option("--library", is_flag=True, help="Check the shipped library alone.")
-@click.option("--budget", type=click.IntRange(min=1), help="Choices of the bounded grid to go through.")
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="Where verified candidates go.")
+@click.option("--budget", type=click.IntRange(min=1), help="Most choices of the bounded grid to try.")
+@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="File of candidates to write.")
 @everything_option
 @alone_option(default=False)
 @jobs_option
@@ -66,7 +66,7 @@ def verify(
 
     Without a file, the shipped rules whose evidence is missing or out of date, and write the record of evidence. With
     files of rules, these; nothing is written. Fails unless every rule is proved. With files of candidates, .jsonl,
-    generalise and verify each one that known rules do not derive, and write what became of it; interrupted, the same
+    generalise and verify each one that known rules do not derive, and write the outcome; interrupted, the same
     command goes on where it stood.
     """
     candidates = [path.suffix == ".jsonl" for path in files]
@@ -77,13 +77,13 @@ def verify(
         return
     if target is not None:
         raise UsageError("-o is for verified candidates", expected="files of candidates, .jsonl, or no -o")
-    found = _verify_files(files) if files else _verify_shipped(again, exhaustive, library, budget, jobs)
-    wrong = [e for e in found if e.verdict != "proved"]
+    checked = _verify_files(files) if files else _verify_shipped(again, exhaustive, library, budget, jobs)
+    wrong = [e for e in checked if e.verdict != "proved"]
     out = console()
     for evidence in wrong:
         text = f"{evidence.verdict} {evidence.name}: {evidence.detail}"
         out.print(text, soft_wrap=True)
-    out.print(f"{count(len(found), 'rule')} checked, {len(found) - len(wrong)} proved")
+    out.print(f"{count(len(checked), 'rule')} checked, {len(checked) - len(wrong)} proved")
     if wrong:
         names = ", ".join(e.name for e in wrong)
         raise UnsoundRuleError(f"{count(len(wrong), 'rule')} not proved: {names}", expected="rules that are proved")
@@ -117,6 +117,6 @@ def _verify_shipped(again: bool, exhaustive: bool, library: bool, budget: int | 
                 if number % _FLUSH == 0:
                     write_shipped(shipped, known | records)
     finally:
-        # What was found out before an interruption need not be found out again.
+        # Outcomes known before an interruption need not be computed again.
         write_shipped(shipped, known | records)
     return list(records.values())

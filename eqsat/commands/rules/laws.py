@@ -16,7 +16,8 @@ from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.rules.prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
-from eqsat.report.report import count
+from eqsat.report.units import count
+from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.consistency import LawCheck
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--redundancy/--no-redundancy", default=True, help="Ask of each law whether the others entail it.")
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write what was found here.")
+@click.option("--redundancy/--no-redundancy", default=True, help="Test whether the other laws entail each law.")
+@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the outcomes as JSON.")
 @jobs_option
 @debug_option
 def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, jobs: int) -> None:
@@ -42,23 +43,23 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
     if target is not None:
         check_target(target, files)
     out = console()
-    found: list[LawCheck] = []
+    outcomes: list[LawCheck] = []
     try:
         with workers(jobs) as executor:
             checks = check_all(given, redundancy=redundancy, executor=executor)
             for one in followed(checks, "checking laws", len(given)):
-                found.append(one)
+                outcomes.append(one)
                 text = describe(one)
                 if text:
                     out.print(text, soft_wrap=True)
     finally:
         if target is not None:
-            target.write_text(json.dumps([asdict(c) for c in found], ensure_ascii=False, indent=1) + "\n")
-    counts = Counter(c.verdict for c in found)
+            write_text(target, json.dumps([asdict(c) for c in outcomes], ensure_ascii=False, indent=1) + "\n")
+    counts = Counter(c.verdict for c in outcomes)
     parts = [f"{n} {verdict}" for verdict, n in counts.items()]
-    parts.append(f"{sum(bool(c.redundant) for c in found)} redundant")
-    out.print(count(len(found), "law") + ": " + ", ".join(parts))
-    wrong = [c.name for c in found if c.verdict in ("false", "inconsistent")]
+    parts.append(f"{sum(bool(c.redundant) for c in outcomes)} redundant")
+    out.print(count(len(outcomes), "law") + ": " + ", ".join(parts))
+    wrong = [c.name for c in outcomes if c.verdict in ("false", "inconsistent")]
     if wrong:
         raise UnsoundRuleError(
             f"{count(len(wrong), 'law')} false or inconsistent: {', '.join(wrong)}", expected="laws with a common model"

@@ -1,4 +1,4 @@
-"""`eqsat rules prove`: what a set of rules proves of equations."""
+"""`eqsat rules prove`: proofs of equations from a set of rules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from eqsat.commands.arguments import debug_option, import_option
 from eqsat.commands.display import console, followed
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
-from eqsat.report.report import count
+from eqsat.report.units import count
+from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.prove import Proof
@@ -54,7 +55,7 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
                 out.print(line, soft_wrap=True)
     finally:
         if target is not None:
-            target.write_text(json.dumps([asdict(p) for p in proofs], ensure_ascii=False, indent=1) + "\n")
+            write_text(target, json.dumps([asdict(p) for p in proofs], ensure_ascii=False, indent=1) + "\n")
     counts = Counter(p.verdict for p in proofs)
     out.print(count(len(proofs), "equation") + ": " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
     open_ = [p.name for p in proofs if p.verdict != "proved"]
@@ -66,13 +67,13 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
 
 def describe(proof: Proof) -> list[str]:
     """A proof as lines of text."""
-    found = [f"{proof.verdict:<9} {proof.name}"]
+    lines = [f"{proof.verdict:<9} {proof.name}"]
     if proof.verdict == "refuted":
-        return [f"{found[0]}: {proof.counterexample}"]
+        return [f"{lines[0]}: {proof.counterexample}"]
     if proof.verdict == "undecided":
-        return [f"{found[0]}: {proof.detail}"]
+        return [f"{lines[0]}: {proof.detail}"]
     cases = f", by {proof.cases} cases of which this is one" if proof.cases > 1 else ""
-    return [f"{found[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
+    return [f"{lines[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
 
 
 def read(path: Path, origin: Origin = "given") -> tuple[Rule, ...]:

@@ -1,4 +1,4 @@
-"""`eqsat rules report`: what the library came from, rests on, and leaves open."""
+"""`eqsat rules report`: the sources of the library, its evidence, and its open cases."""
 
 from __future__ import annotations
 
@@ -11,43 +11,43 @@ import click
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.errors import printable
-from eqsat.report.report import count, integer
+from eqsat.report.units import count, integer
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 def report(as_json: bool) -> None:
-    """Show the counts of every stage, laws in use, what lacks a law, and what is written by hand and why."""
-    from eqsat.rewrites.discovery.account import account
+    """Show the counts of every stage, laws in use, rules without a law, and rules written by hand with reasons."""
+    from eqsat.rewrites.discovery.library import account
 
-    found = account()
+    figures = account()
     if as_json:
-        click.echo(printable(json.dumps(found, indent=2, ensure_ascii=False)))
+        click.echo(printable(json.dumps(figures, indent=2, ensure_ascii=False)))
         return
     out = console()
-    for line in lines(found):
+    for line in lines(figures):
         out.print(line, soft_wrap=True)
 
 
-def lines(found: Mapping[str, Any]) -> Iterator[str]:
+def lines(figures: Mapping[str, Any]) -> Iterator[str]:
     """The report in lines of text."""
-    yield from _stages(found["counts"])
-    instances = found["instances"]
-    methods = ", ".join(f"{n} by {method}" for method, n in found["methods"].items())
-    yield f"library: {count(found['library'], 'rule')}; entailed: {methods or 'none'}"
+    yield from _stages(figures["counts"])
+    instances = figures["instances"]
+    methods = ", ".join(f"{n} by {method}" for method, n in figures["methods"].items())
+    yield f"library: {count(figures['library'], 'rule')}; entailed: {methods or 'none'}"
     bounded = f"{integer(instances['bounded'])} modulo a prime, all there are for {instances['exhaustive']} rules"
     yield f"  {integer(instances['symbolic'])} instances by Z3, {integer(instances['numeric'])} in float64, {bounded}"
-    used = list(found["laws_used"].items())
+    used = list(figures["laws_used"].items())
     yield f"laws in use: {len(used)}"
     yield from (f"  {name}: {count(n, 'rule')}" for name, n in used)
-    yield f"true as far as tried, but without a law: {count(len(found['missing']), 'rule')}"
-    for rule in found["missing"]:
+    yield f"true as far as tried, but without a law: {count(len(figures['missing']), 'rule')}"
+    for rule in figures["missing"]:
         yield f"  {rule['name']}: {rule['text']}"
         if rule["missing"] != rule["text"]:  # else it is the law itself that is missing
             yield f"    would follow from {rule['missing'] or 'no single equation that was found'}"
-    yield f"written by hand: {count(len(found['by_hand']), 'rule')}; derived from declarations: {found['derived']}"
-    yield from (f"  {r['name']}: {r['reason']}" for r in found["by_hand"])
+    yield f"written by hand: {count(len(figures['by_hand']), 'rule')}; derived from declarations: {figures['derived']}"
+    yield from (f"  {r['name']}: {r['reason']}" for r in figures["by_hand"])
 
 
 def _stages(counts: Mapping[str, Any]) -> Iterator[str]:

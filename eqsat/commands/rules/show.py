@@ -10,7 +10,7 @@ import click
 from eqsat.commands.arguments import debug_option
 from eqsat.commands.display import console
 from eqsat.errors import RuleError
-from eqsat.report.report import count
+from eqsat.report.units import count
 
 if TYPE_CHECKING:
     from eqsat.rewrites.rules.evidence import Evidence

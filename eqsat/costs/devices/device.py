@@ -24,11 +24,11 @@ class Device:
     peaks and overheads; operators can be measured into a cost table on either. `flops` is the arithmetic attained, by
     element type. `bandwidth` is that of memory, `near_bandwidth` that of a working set of at most `near_bytes`, which a
     producer has just written, and `weight_bandwidth` that at which constant operands come in: between two runs the rest
-    of a model has passed through the caches. `launch` is what a kernel takes that does nothing, `view` what a node
-    takes that moves nothing. `efficiency` is the share of `flops` an operator attains, `rates` the seconds it needs an
+    of a model has passed through the caches. `launch` is the time of a kernel that does nothing, `view` that of a node
+    that moves nothing. `efficiency` is the share of `flops` an operator attains, `rates` the seconds it needs an
     element where its bytes do not explain them; both know variants of operators, such as "conv/depthwise". `layouts`
     are those its backend has kernels for, and `fuses` says whether it makes kernels of several operators. `source` says
-    where the figures come from. `gpu` is the name that the driver of a CUDA device reports, empty for what is none.
+    where the figures come from. `gpu` is the name that the driver of a CUDA device reports, empty for other devices.
     """
 
     name: str
@@ -96,15 +96,15 @@ class Device:
         """
         if name == CUDA:
             return _cuda()
-        found = DEVICES.get(name)
-        if found is None and name.startswith(MAKER):
-            # What the tables do not know may still be the GPU that is here.
+        device = DEVICES.get(name)
+        if device is None and name.startswith(MAKER):
+            # A name that the tables lack may still be the GPU that is here.
             present = probe()
-            found = None if isinstance(present, str) else gpu_device(present.gpu)
-            found = found if found is not None and found.name == name else None
-        if found is None:
+            device = None if isinstance(present, str) else gpu_device(present.gpu)
+            device = device if device is not None and device.name == name else None
+        if device is None:
             raise CostError(f"no device {name!r}", expected="one of " + ", ".join((*DEVICES, CUDA)))
-        return found
+        return device
 
     @property
     def is_here(self) -> bool:

@@ -8,8 +8,7 @@ from typing import TypeAlias
 from eqsat.costs.kernels.key import OpKey
 from eqsat.language.ops import OPS
 from eqsat.language.sizes.solve import DEFAULT_SIZE
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Graph, Node, TensorType
 from eqsat.system.deadline import check
 
 
@@ -37,16 +36,16 @@ Applied: TypeAlias = "tuple[Node, tuple[TensorType | None, ...], tuple[TensorTyp
 def applications(graph: Graph) -> list[Applied]:
     """Every node with the types of its operands and results, and which operands constants alone decide."""
     const = set(graph.constants)
-    found: list[Applied] = []
+    applied: list[Applied] = []
     for node in graph.nodes:
         check()
         operands = tuple(tensor_type(graph, v) for v in node.inputs)
         flags = tuple(v in const for v in node.inputs)
         results = tuple(tensor_type(graph, v) for v in node.outputs if v)
-        found.append((node, operands, results, flags))
+        applied.append((node, operands, results, flags))
         if is_free(node.op, operands, flags):
             const |= {o for o in node.outputs if o}
-    return found
+    return applied
 
 
 def keys_of(graph: Graph, sizes: Mapping[str, int] | None = None) -> tuple[OpKey, ...]:
@@ -65,5 +64,5 @@ def keys_of(graph: Graph, sizes: Mapping[str, int] | None = None) -> tuple[OpKey
 
 def tensor_type(graph: Graph, value: str | None) -> TensorType | None:
     """The type of a value that is a tensor, else None."""
-    found = None if value is None else graph.type(value)
-    return found if isinstance(found, TensorType) else None
+    type = None if value is None else graph.type(value)
+    return type if isinstance(type, TensorType) else None

@@ -12,8 +12,7 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import is_product
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Implementation, TensorType
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 
 #: Operators in one kernel, at most: longer chains save one more write and read each, and their number grows fast.
@@ -124,7 +123,7 @@ def _linked(text: str, links: Sequence[int | None], same: Sequence[int | None]) 
     head, rest = _parted(text)
     places = iter(zip(links, same, strict=True))
 
-    def mark(found: re.Match[str]) -> str:
+    def mark(match: re.Match[str]) -> str:
         link, other = next(places, (None, None))
         return " " if link is None and other is None else f" &{other}:" if link is None else f" %{link}:"
 
@@ -134,8 +133,8 @@ def _linked(text: str, links: Sequence[int | None], same: Sequence[int | None]) 
 def _marks(part: str, sign: str, count: int) -> tuple[int | None, ...]:
     """The numbers written with a sign before the operands of one operator."""
     _, rest = _parted(part)
-    found = [int(m[2]) if m[1] == sign else None for m in _MARKED.finditer(rest)]
-    return tuple(found[:count])
+    marks = [int(m[2]) if m[1] == sign else None for m in _MARKED.finditer(rest)]
+    return tuple(marks[:count])
 
 
 def _parted(text: str) -> tuple[str, str]:
@@ -155,8 +154,8 @@ def _parted(text: str) -> tuple[str, str]:
 def fuses(producer: str, consumer: str) -> bool:
     """Return whether a consumer can be computed where its producer has just made an element, or a row of them.
 
-    Element by element after anything that computes; a reduction, a softmax or a normalisation after what is element by
-    element.
+    Element by element after anything that computes; a reduction, a softmax or a normalisation after pointwise
+    operators.
 
     >>> fuses("matmul", "relu"), fuses("relu", "softmax"), fuses("matmul", "softmax"), fuses("relu", "matmul")
     (True, True, False, False)
@@ -182,11 +181,11 @@ def runs_as_one(members: Sequence[FusedOperator]) -> bool:
         return True
     epilogues: list[str] = []
     for member in members[1:]:
-        made = member.results[0]
+        result = member.results[0]
         others = [t for t, link in zip(member.operands, member.links, strict=True) if link is None and t is not None]
-        if made is None or made.shape is None or sum(link is not None for link in member.links) != 1:
+        if result is None or result.shape is None or sum(link is not None for link in member.links) != 1:
             return False
-        epilogue = epilogue_of(first.op, member.op, member.attrs, made, others)
+        epilogue = epilogue_of(first.op, member.op, member.attrs, result, others)
         fixed = all(const for const, link in zip(member.const, member.links, strict=True) if link is None)
         if not may_follow(epilogues, epilogue) or (epilogue == "scale" and not fixed):
             return False
@@ -201,8 +200,8 @@ def _adds(product: FusedOperator, member: FusedOperator) -> bool:
     way = member.implementation
     states = (product.implementation.operands[0], *way.operands, way.result)
     types = (product.operands[0], *member.operands, member.results[0])
-    held = zip(states, types, strict=True)
-    images = [(state.layout, state.typed(type).dtype) for state, type in held if type is not None]
+    stored = zip(states, types, strict=True)
+    images = [(state.layout, state.typed(type).dtype) for state, type in stored if type is not None]
     filters = product.operands[1]
     return filters is not None and takes_addend(product.attrs, filters, images, product.implementation.arithmetic)
 

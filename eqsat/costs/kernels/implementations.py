@@ -10,9 +10,7 @@ from typing import Any
 from eqsat.costs.kernels.precision import PrecisionPolicy, is_product, lowers
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import LAYOUTS, PLAIN, Implementation, State, TensorType, stored_shape
 from eqsat.runtime.onnxruntime.support import may_spread_over_nothing
 
 Types = Sequence[TensorType | None]
@@ -58,21 +56,21 @@ def implementations(
     declared = OPS.get(op)
     if declared is None or len(results) != 1 or results[0] is None or results[0].shape is None:
         return (plain,)
-    found = {plain: None}
+    ways = {plain: None}
     variants = [((("row",) * len(operands)), "row"), *_layouts(declared, attrs, operands, results[0], const, choices)]
     for precision in ("", *choices.policy.precisions):
         if precision and not (lowers(results[0]) and choices.policy.allows(op, precision) and op != "cast"):
             continue
-        for taken, made in variants:
+        for taken, produced in variants:
             states = tuple(
                 State(layout, precision if lowers(type) else "") for layout, type in zip(taken, operands, strict=True)
             )
-            found[Implementation(states, State(made, precision))] = None
+            ways[Implementation(states, State(produced, precision))] = None
             if is_product(op) and precision:
-                found[Implementation(states, State(made))] = None
+                ways[Implementation(states, State(produced))] = None
             elif is_product(op) and lowers(results[0]):
-                found |= {Implementation(states, State(made), how): None for how in choices.policy.arithmetic}
-    return tuple(found)
+                ways |= {Implementation(states, State(produced), how): None for how in choices.policy.arithmetic}
+    return tuple(ways)
 
 
 def is_view(op: str, attrs: Mapping[str, Any], operands: Types, implementation: Implementation) -> bool:
@@ -106,12 +104,12 @@ def converting(
         attrs = spec("cast").complete({"to": target.typed(type).dtype.value})
         return "cast", attrs, before, target.typed(type), Implementation((State(source.layout),), State(source.layout))
     stored, wanted = LAYOUTS[source.layout].order(type.rank), LAYOUTS[target.layout].order(type.rank)
-    kept = before if stored is None else converted_shape(before, source.layout)
+    copied = before if stored is None else converted_shape(before, source.layout)
     axes = tuple(range(type.rank))
     # Blocks are filled as a transpose fills its result: every element moves once.
     perm = axes if stored is None or wanted is None else tuple(stored.index(axis) for axis in wanted)
     attrs = spec("transpose").complete({"perm": perm})
-    return "transpose", attrs, kept, kept.with_shape(tuple(kept.dims[a] for a in perm)), None
+    return "transpose", attrs, copied, copied.with_shape(tuple(copied.dims[a] for a in perm)), None
 
 
 Variant = tuple[tuple[str, ...], str]
@@ -172,9 +170,9 @@ def _products(operands: Types, result: TensorType, const: Sequence[bool], own: C
     weights = [*orders, *(["packed"] if "packed" in own.layouts and const[1] else [])]
     rest = ("row",) * (len(operands) - 2)
     results = ("row",) if may_spread_over_nothing(b, a) else orders
-    for left, right, made in itertools.product(orders, weights, results):
-        if (left, right, made) != ("row", "row", "row"):
-            yield (left, right, *rest), made
+    for left, right, product in itertools.product(orders, weights, results):
+        if (left, right, product) != ("row", "row", "row"):
+            yield (left, right, *rest), product
 
 
 def _images(operands: Types, const: Sequence[bool], others: Sequence[str], own: Choices) -> Iterator[Variant]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graphs.interpret import concrete
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
 
 
 @dataclass(frozen=True)
@@ -57,8 +56,8 @@ class OpKey:
 
     def run(self, layouts: Sequence[str], result: str = "", arithmetic: str = "") -> OpKey:
         """The key of the same operator run in layouts of its operands and then its results."""
-        held = () if all(layout == "row" for layout in layouts) else tuple(layouts)
-        return replace(self, layouts=held, result=result, arithmetic=arithmetic)
+        stated = () if all(layout == "row" for layout in layouts) else tuple(layouts)
+        return replace(self, layouts=stated, result=result, arithmetic=arithmetic)
 
     @property
     def is_measurable(self) -> bool:
@@ -71,8 +70,8 @@ class OpKey:
         attrs = json.dumps({k: _plain(v) for k, v in self.attrs.items()}, sort_keys=True, separators=(",", ":"))
         layouts = self.layouts or ("row",) * (len(self.operands) + 1)
         shown = [_show(t, c, how) for t, c, how in zip(self.operands, self.const_operands, layouts, strict=False)]
-        made = f"{self.result}{_mark(layouts[-1])}"
-        ends = [f"-> {made}"] * bool(made) + [f"by {self.arithmetic}"] * bool(self.arithmetic)
+        result = f"{self.result}{_mark(layouts[-1])}"
+        ends = [f"-> {result}"] * bool(result) + [f"by {self.arithmetic}"] * bool(self.arithmetic)
         return " ".join([self.op, attrs, *shown, *ends])
 
     @staticmethod
@@ -84,13 +83,13 @@ class OpKey:
             ending = _ENDING.fullmatch(rest[end:])
             if ending is None or not isinstance(attrs, dict):
                 raise ValueError(text)
-            found = [_read_operand(part) for part in _OPERAND.finditer(ending["operands"])]
+            operands = [_read_operand(part) for part in _OPERAND.finditer(ending["operands"])]
             settled = Attrs({k: _revived(v) for k, v in attrs.items()})
         except (ValueError, TypeError, RecursionError, EqsatError) as error:
             shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "…"
             raise CostError(f"no operator key: {shown!r}", expected="a line such as 'relu {} float32[2, 8]'") from error
-        key = OpKey(op, settled, tuple(type for type, _, _ in found), tuple(const for _, const, _ in found))
-        layouts = [*(layout for _, _, layout in found), ending["layout"] or "row"]
+        key = OpKey(op, settled, tuple(type for type, _, _ in operands), tuple(const for _, const, _ in operands))
+        layouts = [*(layout for _, _, layout in operands), ending["layout"] or "row"]
         return key.run(layouts, ending["result"] or "", ending["arithmetic"] or "")
 
 

@@ -9,9 +9,7 @@ from typing import Any
 from eqsat.errors import ShapeError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS
-from eqsat.language.terms.dims import evaluate
-from eqsat.language.terms.graph import OPAQUE, Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Attrs, TensorType, evaluate
 
 #: Channels in one block of the layout that ONNX Runtime convolves in on processors with AVX-512.
 BLOCK_CHANNELS = 16
@@ -46,18 +44,18 @@ def work_of(
     """The work of one operator on static types; tensors of unknown shape count as nothing.
 
     An operator that only moves elements reads no more of a tensor than it writes, so a gather from a large table costs
-    what it gathers.
+    the elements gathered.
     """
     declared = OPS.get(op)
     written = sum(_bytes(t) for t in results)
     reads = [_bytes(t) for t in operands]
-    made = sum(_elements(t) for t in results)
+    produced = sum(_elements(t) for t in results)
     if declared is not None and declared.movement:
         reads = [min(r, written) for r in reads]
-        elements = made
+        elements = produced
     else:
         data = [_elements(t) for t, const in zip(operands, const_operands, strict=True) if not const]
-        elements = max([made, *data])
+        elements = max([produced, *data])
     weights = sum(r for r, const in zip(reads, const_operands, strict=True) if const)
     first = next((t for t in (*operands, *results) if t is not None), None)
     return Work(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from eqsat.costs.kernels.fusion import Key
@@ -38,7 +39,8 @@ class Measuring:
     """A device, a table, and where its entries hold. `subject` makes a kernel ready, or raises EqsatError.
 
     Each entry is in the table as soon as it is measured, and counts from the end of its window on; a run that is
-    stopped ends its window early, and one that is killed leaves what the next run confirms, if the device is as it was.
+    stopped ends its window early, and one that is killed leaves entries that the next run confirms, if the device is as
+    it was.
     """
 
     subject: Callable[[Key], Subject]
@@ -68,11 +70,11 @@ class Measuring:
         ended = self._ended(deadline, should_stop)
         wanted = list(dict.fromkeys(keys))
         measured = 0
-        with _Opened(self.subject(self.sentinel)) as sentinel:
+        with closing(self.subject(self.sentinel)) as sentinel:
             before = self._begin(sentinel)
             known = self.table.own(self.environment)
             todo = [key for key in wanted if key.text not in known]
-            total, found = len(todo), len(wanted) - len(todo)
+            total, skipped = len(todo), len(wanted) - len(todo)
             tries = 0
             while todo and not ended():
                 failures = len(self.failed)
@@ -92,7 +94,7 @@ class Measuring:
                         todo, tries = todo[done:], 0
                 before = self._mark(after)
             self.table.drop(self._marks)
-        return Campaign(measured, found, tuple(self.failed), len(todo), self.discarded)
+        return Campaign(measured, skipped, tuple(self.failed), len(todo), self.discarded)
 
     def _begin(self, sentinel: Subject) -> float:
         """The sentinel's time on a steady device; it confirms the entries that a killed run left, or drops them."""
@@ -129,7 +131,7 @@ class Measuring:
             if progress is not None:
                 progress(done + index, total, key)
             try:
-                with _Opened(self.subject(key)) as subject:
+                with closing(self.subject(key)) as subject:
                     entry = measure(subject, self.stopwatch, seed=seed)
             except EqsatError as error:
                 self.failed.append((key, error.what))
@@ -155,16 +157,3 @@ class Measuring:
             return late or (should_stop is not None and should_stop())
 
         return ended
-
-
-class _Opened:
-    """A kernel that frees its resources when the block ends."""
-
-    def __init__(self, subject: Subject) -> None:
-        self._subject = subject
-
-    def __enter__(self) -> Subject:
-        return self._subject
-
-    def __exit__(self, *exception: object) -> None:
-        self._subject.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from eqsat.costs.devices.device import CUDA, DEVICES, Device
@@ -15,20 +15,19 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
+from eqsat.language.terms import Graph, Plan
 from eqsat.runtime.cuda.device import installation
 from eqsat.runtime.cuda.device.stopwatch import CudaStopwatch, open_stopwatch
 
 
 def present(device: str, purpose: str = "be measured") -> Device:
-    """The GPU of this name, or whatever GPU is here for "cuda"; CostError that says what is missing for it."""
+    """The GPU of this name, or whatever GPU is here for "cuda"; CostError with the requirement that is missing."""
     probed = installation.probe()
     reason = probed if isinstance(probed, str) else ""
     if not reason:
-        found = Device.of(device)
-        if found.is_here:
-            return found
+        gpu = Device.of(device)
+        if gpu.is_here:
+            return gpu
         reason = f"the GPU here is {Device.of(CUDA).name}"
     names = " or ".join(name for name, known in DEVICES.items() if known.gpu)
     raise CostError(
@@ -42,22 +41,16 @@ def present(device: str, purpose: str = "be measured") -> Device:
 @contextmanager
 def measuring(device: Device, table: CostTable) -> Iterator[Measuring]:
     """Open a measurement of kernels of a GPU into a table."""
-    watch = open_stopwatch()
-    try:
+    with closing(open_stopwatch()) as watch:
 
         def subject(key: Key) -> Subject:
-            made = planned(key)
-            return watch.subject(made.plan, made.inputs)
+            kernel = planned(key)
+            return watch.subject(kernel.plan, kernel.inputs)
 
         yield Measuring(subject, watch, table, Environment.current(device.name), SENTINEL)
-    finally:
-        watch.close()
 
 
 def measured_whole(watch: CudaStopwatch, plan: Plan | Graph, inputs: Mapping[str, Any], plans: Sequence[str]) -> Entry:
     """The time of a whole plan, run after itself again and again; libraries' calls by the plans that a table has."""
-    subject = watch.subject(plan, inputs, plans)
-    try:
+    with closing(watch.subject(plan, inputs, plans)) as subject:
         return steady(subject)
-    finally:
-        subject.close()

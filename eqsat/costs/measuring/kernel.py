@@ -6,16 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from eqsat.costs.kernels.fusion import FusedKey, Key
-from eqsat.costs.kernels.implementations import Choices, implementations, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import NARROW, is_product
-from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, layout_of
-from eqsat.errors import CostError, EqsatError
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.plan import Held, Implementation, Kernel, Plan
-from eqsat.language.terms.state import State, stored_shape
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, check_layouts, layout_of
+from eqsat.errors import EqsatError
+from eqsat.language.terms import Constant, DType, Graph, Held, Kernel, Node, Plan, State, TensorType, stored_shape
 
 #: The layouts that strides can say.
 _ORDERS = ("row", "column", "nhwc")
@@ -36,11 +31,10 @@ def planned(key: Key, seed: int = 0) -> PlannedKernel:
     for a kernel that nothing runs.
     """
     chain = FusedKey.of(key)
-    held = _held(chain)
     stated = _stated(chain)
-    draft = _KernelDraft(stated, held, seed)
-    for member, made in zip(stated.members, draft.results, strict=True):
-        _check(member, made)
+    draft = _KernelDraft(stated, _states(chain), seed)
+    for member, results in zip(stated.members, draft.results, strict=True):
+        check_layouts(member, results, _ORDERS)
     return draft.planned(chain.op)
 
 
@@ -58,21 +52,21 @@ def runs_nothing(key: Key) -> bool:
         return False
 
 
-def _held(chain: FusedKey) -> tuple[tuple[tuple[State, ...], State], ...]:
+def _states(chain: FusedKey) -> tuple[tuple[tuple[State, ...], State], ...]:
     """The states of each member's operands, then of its result."""
     mixed = any(member.result for member in chain.members)
 
     def state(layout: str, type: TensorType | None) -> State:
         return State(layout, type.dtype.value if mixed and type is not None and type.dtype.value in NARROW else "")
 
-    found = []
+    states = []
     for member in chain.members:
         taken = tuple(state(layout_of(member, i), t) for i, t in enumerate(member.operands))
         narrow = next((s.precision for s in taken if s.precision), "")
         # Where a product says what it makes, that is float32; what comes after it makes what it reads.
-        made = ("" if member.result == DType.FLOAT32.value else member.result) if member.result else narrow
-        found.append((taken, State(layout_of(member, -1), made)))
-    return tuple(found)
+        precision = ("" if member.result == DType.FLOAT32.value else member.result) if member.result else narrow
+        states.append((taken, State(layout_of(member, -1), precision)))
+    return tuple(states)
 
 
 def _stated(chain: FusedKey) -> FusedKey:
@@ -89,24 +83,11 @@ def _raised(member: OpKey) -> OpKey:
     return replace(member, operands=operands, result="")
 
 
-def _check(member: OpKey, results: tuple[TensorType, ...]) -> None:
-    """CostError for layouts that no kernel of the operator takes."""
-    if not member.layouts:
-        return
-    way = Implementation(tuple(State(name) for name in member.layouts[:-1]), State(member.layouts[-1]))
-    choices = Choices(_ORDERS)
-    known = implementations(member.op, member.attrs, member.operands, results, member.const_operands, choices)
-    if way not in known or is_view(member.op, member.attrs, member.operands, way):
-        raise CostError(
-            f"{member.op} has no kernel for these layouts", where=member.text, expected="a way it can be run"
-        )
-
-
 class _KernelDraft:
     """A plan of one kernel being built."""
 
-    def __init__(self, chain: FusedKey, held: tuple[tuple[tuple[State, ...], State], ...], seed: int) -> None:
-        self.chain, self.held = chain, held
+    def __init__(self, chain: FusedKey, states: tuple[tuple[tuple[State, ...], State], ...], seed: int) -> None:
+        self.chain, self.member_states = chain, states
         self.results = chain_types(chain)
         self.data = Data(seed, signed=any(is_product(m.op) for m in chain.members))
         self.inputs: dict[str, Array] = {}
@@ -125,19 +106,19 @@ class _KernelDraft:
                 value = self._operand(place, index) if link is None else nodes[link].outputs[0]
                 operands.append(value)
                 if value is not None and link is None:
-                    read[value] = Held(value, self.held[place][0][index])
+                    read[value] = Held(value, self.member_states[place][0][index])
             stem = "y" if place == last else f"t{place}_"
-            made = tuple(f"{stem}{i}" for i in range(len(self.results[place])))
-            self.types.update(zip(made, self.results[place], strict=True))
-            nodes.append(Node(member.op, tuple(operands), made, member.attrs))
-        state = self.held[-1][1]
+            computed = tuple(f"{stem}{i}" for i in range(len(self.results[place])))
+            self.types.update(zip(computed, self.results[place], strict=True))
+            nodes.append(Node(member.op, tuple(operands), computed, member.attrs))
+        state = self.member_states[-1][1]
         results = tuple(Held(value, state) for value in nodes[-1].outputs)
         arithmetic = next((m.arithmetic for m in self.chain.members if m.arithmetic), "")
         kernel = Kernel(tuple(node.outputs[0] for node in nodes), tuple(read.values()), results, arithmetic)
         outputs = {value: value for value in nodes[-1].outputs}
         graph = Graph(name, tuple(self.inputs), outputs, tuple(nodes), self.constants, self.types)
         boundary = {value: read[value].state for value in self.inputs} | dict.fromkeys(outputs, state)
-        plain = {value: held for value, held in boundary.items() if not held.is_plain}
+        plain = {value: state for value, state in boundary.items() if not state.is_plain}
         return PlannedKernel(Plan(graph, (kernel,), plain), self.inputs)
 
     def _operand(self, place: int, index: int) -> str | None:
@@ -152,7 +133,7 @@ class _KernelDraft:
         if const:
             self.constants[name] = Constant.of(self.data.operand(member, index, type), type.dtype)
         else:
-            state = self.held[place][0][index]
+            state = self.member_states[place][0][index]
             stored = state.typed(type).with_shape(stored_shape(type.dims, state.layout))
             self.inputs[name] = self.data.operand(member, index, stored)
         return name

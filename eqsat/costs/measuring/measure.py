@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import numpy as np
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.work import work_of
+from eqsat.costs.measuring.campaign import Campaign
 from eqsat.costs.measuring.microbenchmark import Microbenchmark, build_microbenchmark, chain_types
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
@@ -20,7 +20,7 @@ from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError, EqsatError, UsageError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.measure import interleaved
+from eqsat.runtime.measure import clock_for, interleaved
 
 #: The device whose operators are measured here.
 DEVICE = "onnxruntime-cpu"
@@ -41,16 +41,6 @@ _LARGEST_BYTES = 400 << 20
 Progress = Callable[[int, int, Key], None]
 
 
-@dataclass(frozen=True)
-class Filled:
-    """The result of filling a table: entries measured and known, operators that failed and why, operators left."""
-
-    measured: int
-    known: int
-    failed: tuple[tuple[Key, str], ...] = field(default=())
-    left: int = 0
-
-
 def fill(
     keys: Iterable[Key],
     table: CostTable,
@@ -60,15 +50,15 @@ def fill(
     threads: int = 1,
     seconds: float = OPERATOR_SECONDS,
     shipped: bool = True,
-) -> Filled:
+) -> Campaign:
     """Measure the operators a table lacks in this environment, and return the counts.
 
     Each result is committed at once, so a run that is stopped goes on where it was. `progress` is called before each
     operator with how many are done, how many there are, and the operator. After `time_limit` seconds no operator is
-    begun. Without `shipped`, what comes with eqsat is measured here too, since a processor of the same name may run at
-    another speed, and what is new would be compared with what is not. What ONNX Runtime refuses, or has no words for,
-    is listed with its reason and left to the estimate. `seconds` is what one operator may take, in seconds. UsageError
-    for a time limit that is not above 0.
+    begun. Without `shipped`, kernels whose entries come with eqsat are measured here too, since a processor of the same
+    name may run at another speed, and times that are compared should be measured together. Kernels that ONNX Runtime
+    refuses, or cannot express, are listed with the reason and left to the estimate. `seconds` limits the rounds of one
+    operator. UsageError for a time limit that is not above 0.
     """
     if time_limit is not None and not time_limit > 0:
         raise UsageError(f"time_limit = {time_limit}", expected="a number of seconds above 0")
@@ -80,7 +70,7 @@ def fill(
     failed: list[tuple[Key, str]] = []
     for done, key in enumerate(todo):
         if time_limit is not None and time.perf_counter() - start > time_limit:
-            return Filled(done - len(failed), len(wanted) - len(todo), tuple(failed), len(todo) - done)
+            return Campaign(done - len(failed), len(wanted) - len(todo), tuple(failed), len(todo) - done)
         if progress is not None:
             progress(done, len(todo), key)
         try:
@@ -89,16 +79,16 @@ def fill(
             failed.append((key, error.what))
             continue
         table.put(environment, key, entry)
-    return Filled(len(todo) - len(failed), len(wanted) - len(todo), tuple(failed))
+    return Campaign(len(todo) - len(failed), len(wanted) - len(todo), tuple(failed))
 
 
 def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, seed: int = 0) -> Entry:
-    """The time of one kernel on ONNX Runtime at the level "all", without what a session costs in any case.
+    """The time of one kernel on ONNX Runtime at the level "all", without the fixed cost of a session.
 
     Two graphs, of K and of 2K independent copies, run in turn; the time is (T(2K) - T(K)) / K, in each round. Inputs
     and results lie in the nearer caches, as after a producer; each copy has constants of its own, which come from
-    farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, what
-    a session costs is nothing. CPU time of the calling thread for one thread, else elapsed time. Of several operators
+    farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, the
+    cost of a session is nothing. CPU time of the calling thread for one thread, else elapsed time. Of several operators
     it is the time of all, fused as far as ONNX Runtime fuses them. `seconds` is how many seconds the rounds may take
     together. CostError where the kernel cannot be run alone.
     """
@@ -112,40 +102,38 @@ def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, se
     timings = interleaved(
         {name: program.run for name, program in programs.items()},
         seed=seed,
-        clock="thread" if threads == 1 else "wall",
+        clock=clock_for(threads),
         time_limit=seconds,
     )
     first, last = (np.asarray(timings.samples[str(n)]) for n in (lengths[0], lengths[-1]))
     whole = last if len(lengths) == 1 else (last - first) / lengths[0]
-    times = np.maximum(whole - programs[str(lengths[0])].extra, 0.0)
-    low, middle, high = np.quantile(times, (0.1, 0.5, 0.9))
-    return Entry(float(middle), float(low), float(high), timings.rounds)
+    return Entry.of(np.maximum(whole - programs[str(lengths[0])].extra, 0.0).tolist())
 
 
 def _constant_bytes(key: Key) -> int:
     """Bytes of the constants that each copy needs; CostError where they are too many."""
     members = FusedKey.of(key).members
-    held = {
+    sizes = {
         (place, i): int(np.prod(t.static, dtype=np.int64)) * t.dtype.itemsize
         for place, member in enumerate(members)
         for i, (t, const) in enumerate(zip(member.operands, member.const_operands, strict=True))
         if t is not None and const
     }
-    total = sum(held.values())
+    total = sum(sizes.values())
     if total > _LARGEST_BYTES:
         raise CostError(
             f"{total >> 20} MB of constants are too many to measure with",
             where=key.text,
             expected=f"at most {_LARGEST_BYTES >> 20} MB",
         )
-    return sum(size for (place, _), size in held.items() if not OPS[members[place].op].movement)
+    return sum(size for (place, _), size in sizes.items() if not OPS[members[place].op].movement)
 
 
 def _estimate(key: Key) -> float:
     """An estimate of the time of one copy: the sum over its operators by themselves."""
     members = zip(FusedKey.of(key).members, chain_types(key), strict=True)
     device = Device.of(DEVICE)
-    return sum(device.roofline(work_of(m.op, m.attrs, m.operands, made, m.const_operands)) for m, made in members)
+    return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in members)
 
 
 def _copies(estimate: float, constants: int) -> int:

@@ -15,11 +15,20 @@ from eqsat.errors import CostError, EqsatError
 from eqsat.language.graphs.lower import WRITTEN, lower
 from eqsat.language.onnx.fused.contrib import for_onnxruntime
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.plan import Held, Implementation, Kernel, Plan
-from eqsat.language.terms.state import State, stored_shape
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import (
+    Attrs,
+    Constant,
+    DType,
+    Graph,
+    Held,
+    Implementation,
+    Kernel,
+    Node,
+    Plan,
+    State,
+    TensorType,
+    stored_shape,
+)
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -100,12 +109,12 @@ def build_microbenchmark(key: Key, copies: int, seed: int = 0) -> Microbenchmark
     convolution by constant filters reads one input in all copies and ends in a pooling that keeps one element a
     channel: between convolutions ONNX Runtime keeps a blocked layout, and so the conversions into it and out of it are
     no part of the measured time. What comes or is left column-major is stored so, and a product of such is written as
-    `lower` writes it; ONNX Runtime fuses what it fuses. CostError for what it has no words for.
+    `lower` writes it; ONNX Runtime fuses what it fuses. CostError for a kernel that ONNX cannot express.
     """
     chain = FusedKey.of(key)
     results = chain_types(key)
-    for member, made in zip(chain.members, results, strict=True):
-        _check_way(member, made)
+    for member, produced in zip(chain.members, results, strict=True):
+        _check_way(member, produced)
     draft = _CopiesDraft(chain, results, Data(seed))
     for copy in range(copies):
         draft.add(copy)
@@ -141,10 +150,10 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
             if link is None:
                 _check_same(chain, place, index)
                 continue
-            made, read = chain.members[link], member.operands[index]
-            if results[link] != (read,) or layout_of(made, -1) != layout_of(member, index):
+            producer, read = chain.members[link], member.operands[index]
+            if results[link] != (read,) or layout_of(producer, -1) != layout_of(member, index):
                 raise CostError(
-                    f"{made.op} does not make the operand {index} of {member.op}",
+                    f"{producer.op} does not make the operand {index} of {member.op}",
                     where=chain.text,
                     expected="operators of one result, in the type and the layout in which it is read",
                 )
@@ -187,11 +196,15 @@ def _check_way(key: OpKey, results: tuple[TensorType, ...]) -> None:
             expected="matrices by rows or columns, in the type of the operands",
             remedy="leave it to the estimate",
         )
+    check_layouts(key, results, tuple(sorted(WRITTEN)))
+
+
+def check_layouts(key: OpKey, results: tuple[TensorType, ...], layouts: tuple[str, ...]) -> None:
+    """CostError for layouts that no kernel of the operator takes, of those that a backend knows."""
     if not key.layouts:
         return
     way = Implementation(tuple(State(name) for name in key.layouts[:-1]), State(key.layouts[-1]))
-    choices = Choices(tuple(sorted(WRITTEN)))
-    known = implementations(key.op, key.attrs, key.operands, results, key.const_operands, choices)
+    known = implementations(key.op, key.attrs, key.operands, results, key.const_operands, Choices(layouts))
     if way not in known or is_view(key.op, key.attrs, key.operands, way):
         raise CostError(f"{key.op} has no kernel for these layouts", where=key.text, expected="a way it can be run")
 
@@ -215,23 +228,23 @@ class _CopiesDraft:
     def add(self, copy: int) -> None:
         """One more application."""
         read: dict[str, Held] = {}
-        made: list[tuple[str, ...]] = []
+        values: list[tuple[str, ...]] = []
         for place, (member, links) in enumerate(zip(self.chain.members, self.chain.links, strict=True)):
             operands: list[str | None] = []
             for index, link in enumerate(links):
-                name = self._operand(copy, place, index) if link is None else made[link][0]
+                name = self._operand(copy, place, index) if link is None else values[link][0]
                 operands.append(name)
                 if name is not None and link is None:
                     read[name] = Held(name, State(layout_of(member, index)))
             last = place == len(self.chain.members) - 1
-            made.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
-            self.types.update(zip(made[-1], self.results[place], strict=True))
-            self.nodes.append(Node(member.op, tuple(operands), made[-1], member.attrs))
+            values.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
+            self.types.update(zip(values[-1], self.results[place], strict=True))
+            self.nodes.append(Node(member.op, tuple(operands), values[-1], member.attrs))
         state = State(layout_of(self.chain.members[-1], -1))
-        nodes = tuple(outputs[0] for outputs in made)
-        self.kernels.append(Kernel(nodes, tuple(read.values()), tuple(Held(v, state) for v in made[-1])))
-        self.states |= dict.fromkeys(made[-1], state)
-        self.outputs += [self._pooled(made[-1][0], whole=True)] if self.tail else made[-1]
+        nodes = tuple(outputs[0] for outputs in values)
+        self.kernels.append(Kernel(nodes, tuple(read.values()), tuple(Held(v, state) for v in values[-1])))
+        self.states |= dict.fromkeys(values[-1], state)
+        self.outputs += [self._pooled(values[-1][0], whole=True)] if self.tail else values[-1]
 
     def graph(self, name: str) -> Graph:
         """The graph of all copies, in the words of ONNX."""
@@ -249,7 +262,7 @@ class _CopiesDraft:
         if type is None:
             return None
         const = member.const_operands[index]
-        # What is only indexed need not differ between copies: the indices do.
+        # Operands that are only indexed need not differ between copies: the indices do.
         image = self.tail and not const and (place == 0 or type == self.results[0][0])
         shared = image or (const and OPS[member.op].movement)
         number = index + sum(len(earlier.operands) for earlier in self.chain.members[:place])
@@ -269,11 +282,11 @@ class _CopiesDraft:
         """A pooling of single elements: of one a channel, by a stride of the whole plane, or of all there are."""
         name = f"{value}_p"
         if name not in self.types:
-            (made,) = self.results[0]
-            spatial = made.static[2:]
+            (image,) = self.results[0]
+            spatial = image.static[2:]
             attrs = {"kernel": (1,) * len(spatial), "strides": spatial if whole else (1,) * len(spatial)}
             pool = spec("max_pool")
             full = pool.complete({k: v for k, v in attrs.items() if k in pool.attrs})
-            self.types[name] = pool.result_types((made,), full)[0]
+            self.types[name] = pool.result_types((image,), full)[0]
             self.nodes.append(Node("max_pool", (value,), (name,), Attrs(full)))
         return name

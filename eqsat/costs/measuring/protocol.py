@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 
 from eqsat.costs.table.entry import Entry
 from eqsat.errors import CostError, EqsatError
+from eqsat.runtime.measure import sampled
 
 #: Replays of each graph, and of each candidate before the best are looked at closely.
 REPLAYS, SCREENED = 20, 5
@@ -53,7 +54,7 @@ class Subject(Protocol):
     def graph(self, plan: str, copies: int, weights: int) -> Replay:
         """`copies` of the kernel one after the other, which take turns on so many sets of constants.
 
-        What is computed is read and written in place, by all copies alike. EqsatError where the plan does not run.
+        Results are read and written in place, by all copies alike. EqsatError where the plan does not run.
         """
 
     def close(self) -> None:
@@ -73,11 +74,10 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
     """The time of a kernel by its fastest plan: cold, and hot where it has constants.
 
     Graphs of K and of 2K copies are replayed in turn; the time is (T(2K) - T(K)) / K, in each round, which is free of
-    what a replay costs in any case. Cold, copies take turns on so many constants that COLD_TIMES the second-level cache
-    lies between two readings of one, or each has its own, and before each replay the cache is swept; hot, all share
-    theirs. The plans are screened first, then the
-    fastest are timed in turn, in an order drawn anew each round, so that drift meets all alike. CostError where no plan
-    runs.
+    the fixed cost of a replay. Cold, copies take turns on so many constants that COLD_TIMES the second-level cache lies
+    between two readings of one, or each has its own, and before each replay the cache is swept; hot, all share theirs.
+    The plans are screened first, then the fastest are timed in turn, in an order drawn anew each round, so that drift
+    meets all alike. CostError where no plan runs.
     """
     if replays < REPLAYS:
         raise CostError(f"replays = {replays}", expected=f"{REPLAYS} or more")
@@ -87,12 +87,11 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
     if len(plans) > 1:
         plans = _screened(subject, stopwatch, plans, copies, rng)
     with _slopes(subject, stopwatch, plans, copies, hot=True) as slopes:
-        found = _sampled(slopes, replays, rng)
-    cold = {plan: samples for (plan, is_hot), samples in found.items() if not is_hot}
+        by_plan = _sampled(slopes, replays, rng)
+    cold = {plan: samples for (plan, is_hot), samples in by_plan.items() if not is_hot}
     best = min(cold, key=lambda plan: (float(np.median(cold[plan])), plans.index(plan)))
-    low, middle, high = (float(q) for q in np.quantile(cold[best], (0.1, 0.5, 0.9)))
-    hot = found.get((best, True))
-    return Entry(middle, low, high, replays, best, None if hot is None else min(float(np.median(hot)), middle))
+    entry, hot = Entry.of(cold[best], best), by_plan.get((best, True))
+    return entry if hot is None else replace(entry, hot=min(float(np.median(hot)), entry.seconds))
 
 
 def steady(subject: Subject, *, replays: int = REPLAYS) -> Entry:
@@ -102,12 +101,11 @@ def steady(subject: Subject, *, replays: int = REPLAYS) -> Entry:
     """
     plan = next(iter(subject.plans), "")
     copies = _copies(subject, (plan,))
-    with ExitStack() as held:
-        short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
-        slope = _Slope(short, long, copies, hot=True)
-        samples = [slope.sample() for _ in range(replays + 1)][1:]
-    low, middle, high = (float(q) for q in np.quantile(samples, (0.1, 0.5, 0.9)))
-    return Entry(middle, low, high, replays, plan)
+    with ExitStack() as stack:
+        short, long = (_held(stack, subject, plan, n * copies, 1) for n in (1, 2))
+        slopes = {(plan, True): _Slope(short, long, copies, hot=True)}
+        (samples,) = _sampled(slopes, replays, np.random.default_rng(0)).values()
+    return Entry.of(samples, plan)
 
 
 def settled(subject: Subject) -> float:
@@ -158,8 +156,8 @@ def _copies(subject: Subject, plans: Sequence[str]) -> int:
     failed: EqsatError | None = None
     for plan in plans:
         try:
-            with ExitStack() as held:
-                pilot = _held(held, subject, plan, LEAST_COPIES, 1)
+            with ExitStack() as stack:
+                pilot = _held(stack, subject, plan, LEAST_COPIES, 1)
                 pilot.seconds()
                 # Fixed costs make a copy look longer than it is; the graph is then at most twice as short.
                 taken = min(pilot.seconds() for _ in range(3)) / LEAST_COPIES
@@ -177,8 +175,8 @@ def _screened(
 ) -> tuple[str, ...]:
     """The fastest plans, cold; those that fail are left out."""
     with _slopes(subject, stopwatch, plans, copies, hot=False) as slopes:
-        found = _sampled(slopes, SCREENED, rng)
-    rough = {plan: float(np.median(samples)) for (plan, _), samples in found.items()}
+        by_plan = _sampled(slopes, SCREENED, rng)
+    rough = {plan: float(np.median(samples)) for (plan, _), samples in by_plan.items()}
     fastest = min(rough.values())
     ranked = sorted(rough, key=lambda plan: (rough[plan], plans.index(plan)))
     return tuple(plan for plan in ranked[:FINALISTS] if rough[plan] <= NEAR * fastest)
@@ -191,36 +189,30 @@ def _slopes(
     """The graphs of each plan, cold and, where asked for and there are constants, hot."""
     sweep = stopwatch if subject.weight_bytes else None
     sets = max(math.ceil(COLD_TIMES * stopwatch.l2_bytes / max(subject.weight_bytes, 1)), 2)
-    with ExitStack() as held:
-        made: dict[tuple[str, bool], _Slope] = {}
+    with ExitStack() as stack:
+        slopes: dict[tuple[str, bool], _Slope] = {}
         failed: EqsatError | None = None
         for plan in plans:
             try:
-                short, long = (_held(held, subject, plan, n * copies, min(n * copies, sets)) for n in (1, 2))
-                made[plan, False] = _Slope(short, long, copies, sweep)
+                short, long = (_held(stack, subject, plan, n * copies, min(n * copies, sets)) for n in (1, 2))
+                slopes[plan, False] = _Slope(short, long, copies, sweep)
                 if hot and subject.weight_bytes:
-                    short, long = (_held(held, subject, plan, n * copies, 1) for n in (1, 2))
-                    made[plan, True] = _Slope(short, long, copies, hot=True)
+                    short, long = (_held(stack, subject, plan, n * copies, 1) for n in (1, 2))
+                    slopes[plan, True] = _Slope(short, long, copies, hot=True)
             except EqsatError as error:
-                made.pop((plan, False), None)
+                slopes.pop((plan, False), None)
                 failed = error
-        if not made:
+        if not slopes:
             raise CostError(f"no plan runs: {failed.what if failed else ''}", expected="a kernel of the device")
-        yield made
+        yield slopes
 
 
 def _sampled(
     slopes: dict[tuple[str, bool], _Slope], rounds: int, rng: np.random.Generator
 ) -> dict[tuple[str, bool], list[float]]:
     """Samples of each candidate, in rounds of all of them, after one that is not counted."""
-    samples: dict[tuple[str, bool], list[float]] = {name: [] for name in slopes}
-    names: list[Any] = list(slopes)
-    for done in range(rounds + 1):
-        for index in rng.permutation(len(names)):
-            taken = slopes[names[index]].sample()
-            if done:
-                samples[names[index]].append(taken)
-    return samples
+    samples = sampled({name: slope.sample for name, slope in slopes.items()}, rounds + 1, rng)
+    return {name: counted for name, (_, *counted) in samples.items()}
 
 
 def _held(stack: ExitStack, subject: Subject, plan: str, copies: int, weights: int) -> Replay:

@@ -51,16 +51,16 @@ def amount(term: str, given: float | str) -> float:
 
 def _parsed(term: str, given: str) -> float:
     units = UNITS[term]
-    found = _NUMBER.fullmatch(given)
-    if found is None:
+    match = _NUMBER.fullmatch(given)
+    if match is None:
         raise UsageError(f"{term}={given!r} is no amount", expected=f"a number of 0 or more{_or_text(term)}")
-    number, unit = float(found[1]), found[2]
+    number, unit = float(match[1]), match[2]
     if unit and unit not in units:
         close = next((known for known in units if known.lower() == unit.lower()), "")
         raise UsageError(
             f"{term}={given!r} has the unit {unit!r}",
             expected="one of " + ", ".join(units) if units else "a plain number",
-            remedy=f"write {found[1]} {close}" if close else "",
+            remedy=f"write {match[1]} {close}" if close else "",
         )
     if not math.isfinite(number):
         raise UsageError(f"{term}={given!r} is infinite", expected="a finite amount")

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias
 
 from eqsat.costs.model.cost import Cost
 from eqsat.errors import CostError, EqsatError
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Implementation, TensorType
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ CostFunction: TypeAlias = Callable[[Application], float]
 def asked(function: CostFunction, applied: Application) -> float:
     """The cost of an operator by a user's cost function; CostError where that raises, or gives no cost."""
     try:
-        found: Any = function(applied)
+        cost: Any = function(applied)
     except EqsatError:
         raise
     except Exception as error:
@@ -48,16 +47,16 @@ def asked(function: CostFunction, applied: Application) -> float:
             expected="a number for every operator",
             remedy="change the function passed as cost",
         ) from error
-    if not is_cost(found):
+    if not is_cost(cost):
         raise CostError(
-            f"the cost function gives {found!r}",
+            f"the cost function gives {cost!r}",
             where=f"cost of {applied.op}",
             expected="a finite number of 0 or more for every operator",
             remedy="change the function passed as cost",
         )
-    return float(found)
+    return float(cost)
 
 
-def is_cost(found: object) -> bool:
+def is_cost(value: object) -> bool:
     """Return whether the result of a user's function is a cost: a finite number of 0 or more."""
-    return isinstance(found, Real) and not isinstance(found, bool) and math.isfinite(found) and float(found) >= 0
+    return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value) and float(value) >= 0

@@ -16,10 +16,10 @@ from eqsat.language.terms.graph import Node
 class Cost:
     """Seconds, arithmetic operations, bytes moved, kernels launched, bytes of constants, and error of rounding.
 
-    `weight_bytes` belong to constants, each of which is there once however many read it; `error` is what rounding to a
-    lower precision may change, relative to the values, to first order. `estimated` is True where any part of `seconds`
-    comes from a roofline instead of a measurement. Costs form a monoid:
-    `Cost()` is the identity, addition is associative and commutative.
+    `weight_bytes` belong to constants, each of which is there once however many read it; `error` is the relative change
+    by rounding to a lower precision, to first order. `estimated` is True where any part of `seconds` comes from a
+    roofline instead of a measurement. Costs form a monoid: `Cost()` is the identity, addition is associative and
+    commutative.
 
     >>> (Cost(seconds=1.0) + Cost(seconds=2.0, launches=1, estimated=True)).seconds
     3.0

@@ -46,7 +46,7 @@ class Fit:
 
     A variant's base is the roofline times the median of measured/estimated, or a sum of terms with coefficients of 0 or
     more (a launch, arithmetic, near and far bytes, bytes of constants, elements), whichever errs less on entries held
-    back from it. What the base misses near an operator, by the entries of similar size and shape, corrects it there.
+    back from it. The base's error near an operator, by the entries of similar size and shape, corrects it there.
     Without entries the estimate is the roofline itself.
     """
 
@@ -70,17 +70,17 @@ class Fit:
     def _fitted(self, name: str) -> dict[str, Estimator]:
         texts = self._texts.get(name, ())
         samples = samples_of({text: self._entries[text] for text in texts})
-        return {variant: fitted(self.device, found) for variant, found in samples.items()}
+        return {variant: fitted(self.device, group) for variant, group in samples.items()}
 
 
 def samples_of(entries: Mapping[str, Entry]) -> dict[str, list[Sample]]:
     """Measured operators by variant; without fused kernels, and without operators unknown to this version."""
-    found: dict[str, list[Sample]] = {}
+    by_variant: dict[str, list[Sample]] = {}
     for text in sorted(entries):
         work = known_work(text)
         if work is not None:
-            found.setdefault(work.variant, []).append(Sample(work, max(entries[text].seconds, _LEAST_SECONDS)))
-    return found
+            by_variant.setdefault(work.variant, []).append(Sample(work, max(entries[text].seconds, _LEAST_SECONDS)))
+    return by_variant
 
 
 def known_work(text: str) -> Work | None:
@@ -109,7 +109,7 @@ def folds(count: int, parts: int, seed: int = 0) -> list[tuple[list[int], list[i
     """`count` indices, shuffled and split into parts: for each, those outside and those inside."""
     order = [int(i) for i in np.random.default_rng(seed).permutation(count)]
     inside = [order[part::parts] for part in range(parts)]
-    return [(sorted(set(order) - set(held)), held) for held in inside if held]
+    return [(sorted(set(order) - set(fold)), fold) for fold in inside if fold]
 
 
 def _base(device: Device, samples: Sequence[Sample]) -> Estimator:
@@ -201,13 +201,13 @@ def nonnegative(rows: Array, targets: Array) -> Array:
     # A column that is left out, or that others make up, gets a diagonal of its own, so that all can be solved.
     diagonal = np.where(chosen > 0, 1e-9 * (1 + gram.trace()), 1.0)
     square[:, range(columns), range(columns)] += diagonal
-    found = np.linalg.solve(square, (moments * chosen)[:, :, None])[:, :, 0]
-    found = np.where(found >= 0, found, np.nan)
-    objective = np.einsum("ij,jk,ik->i", found, gram, found) - 2 * found @ moments
+    solutions = np.linalg.solve(square, (moments * chosen)[:, :, None])[:, :, 0]
+    solutions = np.where(solutions >= 0, solutions, np.nan)
+    objective = np.einsum("ij,jk,ik->i", solutions, gram, solutions) - 2 * solutions @ moments
     best = int(np.nanargmin(objective))
-    made, kept = found[best], chosen[best] > 0
+    solution, positive = solutions[best], chosen[best] > 0
     # Without the diagonal, which moves what nearly dependent columns share.
-    exact = np.linalg.lstsq((rows / scale)[:, kept], targets, rcond=None)[0]
+    exact = np.linalg.lstsq((rows / scale)[:, positive], targets, rcond=None)[0]
     if np.all(exact >= 0):
-        made[kept] = exact
-    return np.asarray(made / scale)
+        solution[positive] = exact
+    return np.asarray(solution / scale)

@@ -23,10 +23,7 @@ from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import PLAIN, Graph, Implementation, Node, State, TensorType
 from eqsat.runtime.cuda.program.placement import is_strided
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import check
@@ -40,15 +37,15 @@ class CostModel:
 
     `objective` weighs the terms time (seconds), flops, bytes, launches, weight_memory (bytes), error, and peak_memory
     (bytes), of which the last is no sum and left to who schedules. `cost`, a function from an Application to a number
-    that is finite and not negative, stands in place of the objective. `sizes` says what a named dim is costed at. A
-    time comes from `table` where the operator was measured in this environment, else from the device's roofline, fitted
-    to what was measured, and is marked as estimated.
+    that is finite and not negative, stands in place of the objective. `sizes` are the sizes of named dims. A time comes
+    from `table` where the operator was measured in this environment, else from the device's roofline, fitted to the
+    measurements, and is marked as estimated.
 
-    A sum over operators cannot know what a backend does across them: ONNX Runtime folds a batch normalisation into the
+    A sum over operators knows nothing of optimisations across them: ONNX Runtime folds a batch normalisation into the
     convolution before it, fuses patterns such as layer normalisation from its parts, and keeps a layout of its own
     between convolutions. Nor does it know times that depend on data: a softmax over masked scores takes ten times as
-    long as one over small numbers. So finalists are measured whole. On a GPU whose table has whole graphs, each kernel
-    costs what makes sums meet them: factor · seconds + overhead, unless `corrected` is False.
+    long as one over small numbers. So finalists are measured whole. On a GPU whose table has whole graphs, kernels'
+    costs are scaled so that sums meet them: factor · seconds + overhead, unless `corrected` is False.
     """
 
     def __init__(
@@ -88,8 +85,8 @@ class CostModel:
     def settle(self, weight_bytes: int, points: Sequence[SizePoint] = ()) -> None:
         """Set the number of bytes of the model's constants, and the points it is costed at, before anything is costed.
 
-        Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost what
-        was measured hot. At several points costs are means by their weights; memory is that of the largest.
+        Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost their
+        hot times. At several points costs are means by their weights; memory is that of the largest.
         """
         self._hot = weight_bytes <= self.device.near_bytes // 2
         if points:
@@ -160,8 +157,8 @@ class CostModel:
         """The cost of holding a constant in a state: its bytes, and the error of rounding it."""
         if type is None or type.shape is None:
             return Cost()
-        held = state.typed(type).at(self.sizes)
-        return Cost(weight_bytes=held.elements({}) * held.dtype.itemsize, error=ROUNDOFF.get(state.precision, 0.0))
+        stored = state.typed(type).at(self.sizes)
+        return Cost(weight_bytes=stored.elements({}) * stored.dtype.itemsize, error=ROUNDOFF.get(state.precision, 0.0))
 
     def conversion(self, type: TensorType, source: State, target: State) -> Cost:
         """The cost of bringing a value from one state to another that differs in layout or in precision.
@@ -216,8 +213,8 @@ class CostModel:
             for type, link in zip(member.operands, member.links, strict=True):
                 if link is not None:
                     inside += self._held_bytes(type, members[link].implementation)
-        for made in members[:-1]:
-            inside += self._held_bytes(made.results[0], made.implementation)
+        for producer in members[:-1]:
+            inside += self._held_bytes(producer.results[0], producer.implementation)
         flops, weights = sum(w.flops for w in works), sum(w.weight_bytes for w in works)
         moved = sum(w.bytes for w in works) - inside
         error = sum(_error(m.op, m.implementation) for m in members)
@@ -233,8 +230,8 @@ class CostModel:
         """The bytes of an operator's results; 0 if their rank is unknown, as the bytes read and written then are."""
         if type is None or type.shape is None:
             return 0
-        held = way.result.typed(type).at(self.sizes)
-        return held.elements({}) * held.dtype.itemsize
+        stored = way.result.typed(type).at(self.sizes)
+        return stored.elements({}) * stored.dtype.itemsize
 
     def key(
         self,
@@ -277,9 +274,9 @@ class CostModel:
                 read.update(node.inputs)
         total = added(cost for _, cost in nodes)
         for value in sorted(v for v in known if v in read):
-            held = self.constant(tensor_type(graph, value))
-            total += held
-            price += self.weigh(held) if self.cost is None else 0.0
+            weight = self.constant(tensor_type(graph, value))
+            total += weight
+            price += self.weigh(weight) if self.cost is None else 0.0
         return GraphCost(total, price, tuple(nodes))
 
     def _cost(
@@ -347,13 +344,13 @@ class CostModel:
         )
 
     def _work(self, op: str, key: OpKey, results: Types, way: Implementation | None) -> Work:
-        made = PLAIN if way is None else way.result
-        typed = [None if t is None else made.typed(t).at(self.sizes) for t in results]
+        state = PLAIN if way is None else way.result
+        typed = [None if t is None else state.typed(t).at(self.sizes) for t in results]
         work = work_of(op, key.attrs, key.operands, typed, key.const_operands)
         return replace(work, dtype=key.arithmetic) if key.arithmetic else work
 
 
 def _error(op: str, way: Implementation) -> float:
     """The relative error of an operator run in a lower precision: by rounding its result, or its products' operands."""
-    made = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
-    return made + ROUNDOFF.get(way.arithmetic, 0.0)
+    storing = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
+    return storing + ROUNDOFF.get(way.arithmetic, 0.0)

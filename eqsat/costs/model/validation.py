@@ -49,19 +49,19 @@ def validate(device: Device, entries: Mapping[str, Entry], parts: int = 5, seed:
         raise CostError(
             f"{len(entries)} entries in this environment, too few to hold some back",
             expected=f"at least {parts}, one for each fold",
-            remedy="fill the table with `eqsat costs measure`",
+            remedy="fill the table with `eqsat measure`",
         )
     plain: list[float] = []
     after: list[float] = []
     variants: list[Accuracy] = []
-    for variant, found in samples.items():
-        before = error(device.roofline, found)
-        held: list[float] = []
-        for outside, inside in folds(len(found), parts, seed):
-            held += error(fitted(device, [found[i] for i in outside]), [found[i] for i in inside])
-        variants.append(Accuracy(variant, len(found), _factors(before), _factors(held)))
+    for variant, group in samples.items():
+        before = error(device.roofline, group)
+        held_back: list[float] = []
+        for outside, inside in folds(len(group), parts, seed):
+            held_back += error(fitted(device, [group[i] for i in outside]), [group[i] for i in inside])
+        variants.append(Accuracy(variant, len(group), _factors(before), _factors(held_back)))
         plain += before
-        after += held
+        after += held_back
     overall = Accuracy("all", len(plain), _factors(plain), _factors(after))
     return Validation(overall, tuple(sorted(variants, key=lambda a: (-a.entries, a.variant))))
 

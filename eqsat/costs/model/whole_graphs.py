@@ -137,11 +137,11 @@ class Prediction:
 
 def predictions(graphs: Sequence[MeasuredGraph]) -> tuple[Prediction, ...]:
     """Each graph predicted from the graphs of other models, so that no time predicts itself."""
-    found = []
+    predicted = []
     for whole in graphs:
         others = correction([w for w in graphs if w.key.name != whole.key.name])
-        found.append(Prediction(whole, others.of(whole.sum, whole.kernels)))
-    return tuple(found)
+        predicted.append(Prediction(whole, others.of(whole.sum, whole.kernels)))
+    return tuple(predicted)
 
 
 def _missed(predicted: float, measured: float) -> float:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from eqsat.costs.table.environment import Environment
 from eqsat.errors import CostError
@@ -15,8 +18,8 @@ class Entry:
     """A measured operator: the median, tenth and ninetieth percentile in seconds, and the number of samples.
 
     `plan` names the implementation that was timed, where a device has several; it is empty where there is one. `hot` is
-    the median with constants that lie in the nearest memory that holds them, where that was measured too.
-    CostError for what no measurement gives: a time that is negative or no number, percentiles out of order.
+    the median with constants that lie in the nearest memory that holds them, where that was measured too. CostError for
+    impossible measurements: a time that is negative or no number, percentiles out of order.
 
     >>> Entry(2e-6, 1e-6, 3e-6, samples=20).seconds
     2e-06
@@ -28,6 +31,12 @@ class Entry:
     samples: int
     plan: str = ""
     hot: float | None = None
+
+    @classmethod
+    def of(cls, samples: Sequence[float], plan: str = "", hot: float | None = None) -> Entry:
+        """The entry of samples in seconds."""
+        low, middle, high = (float(q) for q in np.quantile(samples, (0.1, 0.5, 0.9)))
+        return cls(middle, low, high, len(samples), plan, hot)
 
     def __post_init__(self) -> None:
         for name in ("seconds", "p10", "p90"):

@@ -28,8 +28,8 @@ _EXPECTED = "the fields device, cpu and runtime (text), threads and protocol (wh
 class Environment:
     """The conditions that must agree for a measured time to be used again.
 
-    `cpu` is the processor that was measured: for a GPU, its name and driver. `runtime` is what ran on it, with its
-    version: for a GPU, the libraries, and the hash of what generates kernels.
+    `cpu` is the processor that was measured: for a GPU, its name and driver. `runtime` is the software that ran on it,
+    with its version: for a GPU, the libraries, and the hash of the code that generates kernels.
     """
 
     device: str

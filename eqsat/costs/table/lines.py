@@ -112,19 +112,19 @@ def _check_header(row: str, where: str) -> None:
 def _object(row: str) -> dict[str, Any]:
     """The object that a line holds, where it is JSON without repetitions."""
     try:
-        found = json.loads(row, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
+        record = json.loads(row, object_pairs_hook=_distinct, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise CostError(f"no JSON: {row[:80]!r}: {error}", expected="one JSON object") from error
-    if not isinstance(found, dict):
+    if not isinstance(record, dict):
         raise CostError(f"no entry: {row[:80]!r}", expected="one JSON object")
-    return found
+    return record
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    record = dict(pairs)
+    if len(record) < len(pairs):
         raise ValueError(f"a field twice among {', '.join(name for name, _ in pairs)}")
-    return found
+    return record
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -54,8 +54,8 @@ def code(error: sqlite3.Error) -> int:
 def connect(path: str) -> sqlite3.Connection:
     """Open a file that any number of processes write at once, and make it where there is none.
 
-    The write-ahead log keeps what a killed process had committed; a loss of power may take the last transactions, never
-    a part of one.
+    The write-ahead log keeps the commits of a killed process; a loss of power may take the last transactions, never a
+    part of one.
     """
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
@@ -95,17 +95,17 @@ def copied(path: str) -> sqlite3.Connection:
 
 def _copied(uri: str) -> sqlite3.Connection:
     source = sqlite3.connect(uri, uri=True, timeout=BUSY_SECONDS)
-    held = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
     try:
         version_of(source)
-        source.backup(held)
-        upgrade(held)
+        source.backup(memory)
+        upgrade(memory)
     except sqlite3.Error:
-        held.close()
+        memory.close()
         raise
     finally:
         source.close()
-    return held
+    return memory
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -71,11 +71,11 @@ class CostTable:
         """Copy the content of a file into memory: for the table of another machine, which is only read."""
         table = cls(":memory:", shipped=False)
         try:
-            held = storage.copied(str(path))
+            connection = storage.copied(str(path))
         except sqlite3.Error as error:
             raise fault(str(path), error) from error
         table.close()
-        table.path, table._connection = str(path), held
+        table.path, table._connection = str(path), connection
         return table
 
     def get(self, environment: Environment, key: Key) -> Entry | None:
@@ -92,8 +92,8 @@ class CostTable:
 
     def entries(self, environment: Environment) -> dict[str, Entry]:
         """Every entry of an environment by the text of its key, those that are shipped included."""
-        found = dict(shipped_entries(environment)) if self.shipped else {}
-        return found | self.own(environment)
+        shipped = dict(shipped_entries(environment)) if self.shipped else {}
+        return shipped | self.own(environment)
 
     def own(self, environment: Environment) -> dict[str, Entry]:
         """Every entry of an environment that was measured into this table, by the text of its key."""
@@ -207,7 +207,7 @@ class CostTable:
                 error.what,
                 where=f"{self.path}: {key}",
                 expected=error.expected,
-                remedy="the file was changed by another program; delete it, and `eqsat costs measure` fills it again",
+                remedy="the file was changed by another program; delete it, and `eqsat measure` fills it again",
             ) from error
 
     def _merge(self, best: dict[tuple[str, str], TableRecord]) -> Merged:
@@ -282,7 +282,7 @@ def fault(path: str, error: sqlite3.Error) -> CostError:
             f"the cost table is damaged: {error}",
             where=path,
             expected="an SQLite file written by eqsat",
-            remedy="delete it; `eqsat costs measure` fills it again",
+            remedy="delete it; `eqsat measure` fills it again",
         )
     return CostError(
         f"the cost table failed: {error}",

@@ -6,8 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms import OPAQUE, Constant, Graph
 from eqsat.system.deadline import check
 
 #: Operators by which a model asks whether elements are numbers.
@@ -19,14 +18,14 @@ _SUMS = ("add", "sub")
 def doubted_inputs(graph: Graph) -> frozenset[str]:
     """The inputs of which a model itself asks whether they, or what it makes of them element by element, are finite.
 
-    Elements are followed through operators that act on each of them alone or only move them. What is asked of a
-    product of matrices or of a softmax is a guard of that result, and no sign that inputs hold infinities.
+    Elements are followed through operators that act on each of them alone or only move them. A question
+    about a product of matrices or a softmax guards that result, and is no sign that inputs hold infinities.
     """
     doubted: set[str] = set()
     for node in reversed(graph.nodes):
         check()
         if node.op == OPAQUE:
-            # A body may ask of what it captures.
+            # A body may ask of values that it captures.
             if any(name in node.attrs["proto"] for name in _ASKED):
                 doubted |= {v for v in node.inputs if v is not None}
             continue
@@ -40,7 +39,7 @@ def doubted_inputs(graph: Graph) -> frozenset[str]:
 def rounding_constants(graph: Graph) -> frozenset[str]:
     """The constants that a model adds to round: every number of ordinary size becomes an integer by it, or vanishes.
 
-    What is true of real numbers is not true of such sums: x + 12582912 - 12582912 is x to the nearest integer.
+    Laws of real numbers do not hold for such sums: x + 12582912 - 12582912 is x to the nearest integer.
     """
     added = {v for n in graph.nodes if n.op in _SUMS for v in n.inputs if v in graph.constants}
     return frozenset(v for v in added if v is not None and _rounds(graph.constants[v]))

@@ -1,4 +1,4 @@
-"""Bounds on what rules may make: tensors that a machine holds, and constants within the range of their element type."""
+"""Bounds on the results of rules: tensors that a machine holds, and constants in the range of their element type."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ import numpy as np
 from eqsat.errors import EqsatError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import Interpretation, run_node
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import Node, TensorType, ValueType
 
 #: A rule may make no tensor of more elements than this.
 LARGEST = 1 << 40
 
 
 def check_size(given: Sequence[ValueType], types: Sequence[ValueType], op: str) -> None:
-    """Rules that grow what they match could otherwise make tensors that no machine holds.
+    """Rules that grow tensors could otherwise make some that no machine holds.
 
     Nor may they reshape to a shape that has as many elements at some sizes of named dims alone: a graph whose channels
     are named by its input and counted by its weights runs at one size, which is not known here.
     """
     source = given[0] if op == "reshape" else None
     if isinstance(source, TensorType) and source.shape is not None:
-        (made,) = (t for t in types if isinstance(t, TensorType))
-        if source.size != made.size:
-            raise ShapeError(f"reshape of {source} to {made}", expected="as many elements for all sizes of named dims")
+        (target,) = (t for t in types if isinstance(t, TensorType))
+        if source.size != target.size:
+            raise ShapeError(
+                f"reshape of {source} to {target}", expected="as many elements for all sizes of named dims"
+            )
     for type in types:
         if isinstance(type, TensorType) and type.is_static and type.elements({}) > LARGEST:
             raise ShapeError(f"{op} makes {type}", expected=f"at most {LARGEST} elements")
@@ -52,7 +53,7 @@ def evaluated(
 def leaves_range(node: Node, operands: Sequence[Any], types: Sequence[TensorType | None], result: TensorType) -> bool:
     """Return whether a result overflows or vanishes in its type, or is infinite or NaN of finite operands.
 
-    What falls below the normal numbers of a type vanishes in part: fewer bits are left than its other elements have.
+    A number below the normal ones of a type vanishes in part: fewer bits are left than its other elements have.
 
     Rules regroup constants as if they were real numbers; where they leave the range, the two sides are not equal.
     """

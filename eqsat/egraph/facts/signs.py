@@ -9,11 +9,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
+from eqsat.language.terms import OPAQUE, Array, Graph, Node
 from eqsat.system.deadline import check
 
-#: Operators outside the language that divide by what they are given, or hold graphs that may.
+#: Operators outside the language that divide by operands, or hold graphs that may.
 _OPAQUE_DIVISORS = ("Div", "If", "Loop", "Pow", "Reciprocal", "Scan", "SequenceMap")
 
 
@@ -21,8 +20,8 @@ def signing_zeros(graph: Graph, *, heard: bool = False) -> frozenset[str]:
     """The constants of zeros that change the sign of a zero which the graph divides by, or, `heard`, what reads it.
 
     Adding 0.0 makes 0.0 of -0.0, as taking -0.0 away does; -0.0 is neutral. A product with 0 has its other factor's
-    sign. The sign shows where an infinity is made of it. What merely rounds otherwise, as a sum in another order, may
-    turn a zero round as it may make it another number.
+    sign. The sign shows where an infinity is made of it. A result that is merely rounded otherwise, as a sum in another
+    order, may have a zero of another sign as it may be another number.
     """
     told: set[str] = set(graph.outputs.values()) if heard else set()
     zeros: set[str] = set()

@@ -47,8 +47,8 @@ class RightSideBuilder:
             (whole,) = instantiate_all(right[0].operands, self._scope, self)
             attrs = spec("split").complete(self.rule.attributes(right[0], self._scope.bindings))
             return split_slices(self.egraph, whole, attrs, self.generation, self.steps)
-        made = instantiate_all(right, self._scope, self)
-        return made * roots if len(made) == 1 else made
+        results = instantiate_all(right, self._scope, self)
+        return results * roots if len(results) == 1 else results
 
     def variable(self, name: str, scope: _BoundScope) -> int:
         """The class of a variable."""
@@ -91,10 +91,10 @@ def split_slices(egraph: EGraph, whole: int, attrs: Attrs, generation: int = 0, 
 def cuts(attrs: Attrs) -> list[Attrs]:
     """The attributes of the slices that the outputs of a split are."""
     axis, sizes = attrs["axis"], attrs["sizes"]
-    found, start = [], 0
+    slices, start = [], 0
     for size in sizes:
-        found.append(
+        slices.append(
             spec("slice").complete({"starts": (start,), "ends": (start + size,), "axes": (axis,), "steps": (1,)})
         )
         start = start + size
-    return found
+    return slices

@@ -76,14 +76,14 @@ class _SideSearch:
 
     def instance(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> MatchedSide | None:
         """A pattern at an e-node, or at another that was equal to it."""
-        found = self._fit(pattern, enode, bindings, classes)
-        return None if found is None else MatchedSide(found[0], tuple(dict.fromkeys(found[1])))
+        fit = self._fit(pattern, enode, bindings, classes)
+        return None if fit is None else MatchedSide(fit[0], tuple(dict.fromkeys(fit[1])))
 
     def part(self, pattern: Pattern, enode: int, bindings: Bindings, classes: Classes) -> MatchedSide | None:
         """One output of a pattern, at an e-node that projects it."""
         node = self.egraph.nodes[enode]
-        found = self._fit(pattern, node.operands[0], bindings, classes) if node.op == PROJECTION else None
-        return None if found is None else MatchedSide(MatchedTerm(enode, (found[0],)), tuple(dict.fromkeys(found[1])))
+        fit = self._fit(pattern, node.operands[0], bindings, classes) if node.op == PROJECTION else None
+        return None if fit is None else MatchedSide(MatchedTerm(enode, (fit[0],)), tuple(dict.fromkeys(fit[1])))
 
     def at(self, bindings: Bindings, classes: Classes, over: Over, index: int) -> tuple[Bindings, Classes]:
         """The bindings inside a loop, at one element."""
@@ -130,11 +130,11 @@ class _SideSearch:
         for item, inner, known in self._expanded(pattern, bindings, classes):
             if len(terms) == len(operands):
                 return None
-            found = self._fit(item, operands[len(terms)], inner, known)
-            if found is None:
+            fit = self._fit(item, operands[len(terms)], inner, known)
+            if fit is None:
                 return None
-            terms.append(found[0])
-            equalities += found[1]
+            terms.append(fit[0])
+            equalities += fit[1]
         return (tuple(terms), equalities) if len(terms) == len(operands) else None
 
     def _expanded(

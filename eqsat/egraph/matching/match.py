@@ -67,8 +67,8 @@ class Binder:
             return []  # a variable stands for a tensor
         base = _Form({name: row[column] for name, column in query.variables.items()})
         for occurrence in query.occurrences:
-            found = self._attributes(occurrence.app, row[query.width + occurrence.attrs])
-            joined = None if found is None else base.joined(found)
+            stated = self._attributes(occurrence.app, row[query.width + occurrence.attrs])
+            joined = None if stated is None else base.joined(stated)
             if joined is None:
                 return []
             base = joined
@@ -91,15 +91,15 @@ class Binder:
     ) -> Iterator[tuple[_Form, dict[int, int]]]:
         """The forms so far with each way that a variadic operator matches a class."""
         for form, numbers in forms:
-            for found in self._forms(site.app, leader, form):
-                joined = form.joined(found)
+            for match in self._forms(site.app, leader, form):
+                joined = form.joined(match)
                 if joined is not None:
-                    yield joined, {**numbers, site.column: found.number}
+                    yield joined, {**numbers, site.column: match.number}
 
     def _enode(self, occurrence: Occurrence, row: tuple[int, ...]) -> int:
         attr_id = row[self.query.width + occurrence.attrs]
-        found = self.egraph.lookup(occurrence.app.op, attr_id, [row[c] for c in occurrence.operands])
-        return row[occurrence.root] if found is None else found
+        number = self.egraph.lookup(occurrence.app.op, attr_id, [row[c] for c in occurrence.operands])
+        return row[occurrence.root] if number is None else number
 
     def _attributes(self, app: App, attr_id: int) -> _Form | None:
         key = (id(app), attr_id)
@@ -151,7 +151,7 @@ class Binder:
     def _spread(self, spread: Spread, leaders: list[int], begun: _Form, known: _Form) -> Iterator[_Form]:
         """The ways a spread matches all operands.
 
-        What the elements share must be the same in all of them; for the rest the first form of each operand is taken.
+        Bindings that the elements share must be equal in all of them; else the first form of each operand is taken.
         """
         item, over = spread.item, dict(spread.over)
         if isinstance(item, Var):
@@ -162,11 +162,11 @@ class Binder:
         choices: list[dict[Any, _Form]] = []
         for index, leader in enumerate(leaders):
             fitting: dict[Any, _Form] = {}
-            for found in self._forms(item, leader, known):
-                shared = _without(found, over)
-                if known.joined(shared) is not None and _continues(known, found, over, index, len(leaders)):
+            for match in self._forms(item, leader, known):
+                shared = _without(match, over)
+                if known.joined(shared) is not None and _continues(known, match, over, index, len(leaders)):
                     key = (tuple(sorted(shared.classes.items())), tuple(sorted(shared.attrs.items(), key=_first)))
-                    fitting.setdefault(key, found)
+                    fitting.setdefault(key, match)
             if not fitting or (choices and not any(key in choices[0] for key in fitting)):
                 return
             choices.append(fitting)
@@ -188,9 +188,9 @@ def _without(form: _Form, names: dict[str, str]) -> _Form:
     )
 
 
-def _continues(form: _Form, found: _Form, over: dict[str, str], index: int, length: int) -> bool:
+def _continues(form: _Form, new_form: _Form, over: dict[str, str], index: int, length: int) -> bool:
     """Return whether an element is the one that a sequence bound before has at this place, with equal lengths."""
-    for known, new in ((form.classes, found.classes), (form.attrs, found.attrs)):
+    for known, new in ((form.classes, new_form.classes), (form.attrs, new_form.attrs)):
         for element, sequence in over.items():
             if element in new and sequence in known:
                 values = known[sequence]
@@ -210,7 +210,7 @@ def _with_sequences(form: _Form, elements: list[_Form], over: dict[str, str]) ->
 
 def bindings_of(egraph: EGraph, classes: Mapping[str, Any], attrs: Mapping[str, Any]) -> Bindings:
     """E-classes by variable, or sequences of them, as rules see them, with attributes."""
-    return Bindings({name: _views(egraph, found) for name, found in classes.items()}, dict(attrs))
+    return Bindings({name: _views(egraph, bound) for name, bound in classes.items()}, dict(attrs))
 
 
 def _views(egraph: EGraph, classes: Any) -> Any:

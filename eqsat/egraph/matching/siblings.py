@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
 from eqsat.errors import ShapeError
-from eqsat.language.terms.pattern import Bindings, Siblings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Bindings, Siblings, TensorType
 
 
 def groups(egraph: EGraph, left: Siblings, matches: Sequence[Match], generations: int) -> Iterator[Match]:
@@ -65,26 +64,19 @@ def _alike(egraph: EGraph, group: Sequence[Match], members: set[str]) -> list[li
 def _joined(left: Siblings, group: Sequence[Match]) -> Match:
     first = group[0]
     sequence_of = dict(left.over)
-    tensors: dict[str, Any] = {}
-    classes: dict[str, Any] = {}
-    attrs: dict[str, Any] = {}
-    for name in first.classes:
-        if name in sequence_of:
-            classes[sequence_of[name]] = tuple(m.classes[name] for m in group)
-            tensors[sequence_of[name]] = tuple(m.bindings.tensors[name] for m in group)
-        else:
-            classes[name] = first.classes[name]
-            tensors[name] = first.bindings.tensors[name]
-    for name, value in first.bindings.attrs.items():
-        if name in sequence_of:
-            attrs[sequence_of[name]] = tuple(m.bindings.attrs[name] for m in group)
-        else:
-            attrs[name] = value
+
+    def joined(members: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+        """The bindings of all members: of elements in sequences, the others as the first has them."""
+        return {
+            sequence_of.get(name, name): tuple(m[name] for m in members) if name in sequence_of else value
+            for name, value in members[0].items()
+        }
+
     return Match(
         rule=first.rule,
         roots=tuple(m.roots[0] for m in group),
         enodes=tuple(m.enodes[0] for m in group),
-        bindings=Bindings(tensors, attrs),
-        classes=classes,
+        bindings=Bindings(joined([m.bindings.tensors for m in group]), joined([m.bindings.attrs for m in group])),
+        classes=joined([m.classes for m in group]),
         steps=max(m.steps for m in group),
     )

@@ -1,4 +1,4 @@
-"""A run in a cell of a notebook: first what is readable without scripts, then the page in a frame of its own."""
+"""A run in a cell of a notebook: a summary that needs no scripts, then the page in a frame of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 from eqsat.explorer.page.page import Pane, page
 from eqsat.explorer.page.static import diff_svg, image
 from eqsat.explorer.view.views import RunView
-from eqsat.report.report import quantity
+from eqsat.report.units import quantity
 
 #: The largest page that goes into a cell, in characters; a notebook holds it anew for every cell that shows it.
 MOST_CHARACTERS = 3_000_000

@@ -120,7 +120,7 @@ class _Trunks:
 
 
 def _layers(graph: Any, top: Collection[int], bottom: Collection[int]) -> list[int]:
-    """Each vertex below those it reads; what reads nothing stands just above its first reader."""
+    """Each vertex below those it reads; a node without operands stands just above its first reader."""
     order: list[int] = graph.topological_sorting()
     before, after = graph.get_adjlist("in"), graph.get_adjlist("out")
     layer = [0] * graph.vcount()
@@ -172,12 +172,12 @@ def _tucked(graph: GraphView, edges: Iterable[tuple[int, int]]) -> dict[int, tup
     for a, b in edges:
         if graph.nodes[a].kind == "constant":
             readers[a].append(b)
-    found: dict[int, list[int]] = defaultdict(list)
+    by_reader: dict[int, list[int]] = defaultdict(list)
     for constant, all_readers in readers.items():
         if not any(graph.nodes[b].kind in ("constant", "output") for b in all_readers):
             for b in all_readers:
-                found[b].append(constant)
-    return {reader: tuple(constants) for reader, constants in sorted(found.items())}
+                by_reader[b].append(constant)
+    return {reader: tuple(constants) for reader, constants in sorted(by_reader.items())}
 
 
 def _paths(graph: GraphView, edges: list[tuple[int, int]], hidden: Collection[int]) -> dict[int, tuple[str, ...]]:
@@ -199,11 +199,11 @@ def _paths(graph: GraphView, edges: list[tuple[int, int]], hidden: Collection[in
 
 def _block_numbers(paths: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
     """Every block and all that hold it, numbered, each after the one that holds it; the whole graph is 0."""
-    found: dict[tuple[str, ...], int] = {(): 0}
+    numbers: dict[tuple[str, ...], int] = {(): 0}
     for path in paths:
         for depth in range(1, len(path) + 1):
-            found.setdefault(path[:depth], len(found))
-    return found
+            numbers.setdefault(path[:depth], len(numbers))
+    return numbers
 
 
 class _Insides:

@@ -1,4 +1,4 @@
-"""Tables as text and as HTML, for what a cell of a notebook shows."""
+"""Tables as text and as HTML, for cells of notebooks."""
 
 from __future__ import annotations
 

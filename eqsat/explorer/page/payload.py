@@ -34,7 +34,7 @@ class _Texts:
 def payload(view: RunView) -> dict[str, Any]:
     """Everything of a view that the scripts draw, laid out."""
     texts = _Texts()
-    found = {
+    document = {
         "title": view.title,
         "report": view.report,
         "notes": list(view.notes),
@@ -52,16 +52,16 @@ def payload(view: RunView) -> dict[str, Any]:
         "growth": [[g.phase, g.nodes, g.classes, g.seconds, _counts(g.fired)] for g in view.growth],
         "whole": _whole(view.classes),
     }
-    return {**found, "texts": texts.table()}
+    return {**document, "texts": texts.table()}
 
 
-def embedded(found: Mapping[str, Any]) -> str:
+def embedded(document: Mapping[str, Any]) -> str:
     """The JSON, fit to stand in a script element: pure ASCII, without a character that HTML reads as markup.
 
     >>> embedded({"a": "</script><!--"})
     '{"a":"\\\\u003c/script\\\\u003e\\\\u003c!--"}'
     """
-    text = json.dumps(found, separators=(",", ":"), allow_nan=False)
+    text = json.dumps(document, separators=(",", ":"), allow_nan=False)
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
@@ -70,7 +70,7 @@ def _counts(counts: Mapping[str, int]) -> list[list[Any]]:
 
 
 def _seconds(seconds: float | None) -> float | None:
-    """Four digits are more than a page shows; JSON has no infinity, which is what a form without a tree costs."""
+    """Four digits are more than a page shows; JSON has no infinity, the cost of a form without a tree."""
     if seconds is None or not math.isfinite(seconds):
         return None
     return float(f"{seconds:.4g}")

@@ -1,4 +1,4 @@
-"""Pictures and tables that need no script: what a notebook shows where scripts do not run."""
+"""Pictures and tables that need no script: the cell of a notebook where scripts do not run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from itertools import pairwise
 from eqsat.explorer.page.layout import layered
 from eqsat.explorer.page.markup import html_table
 from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
-from eqsat.report.report import duration
+from eqsat.report.units import duration
 
 #: A graph with more nodes is drawn with its blocks folded.
 MOST_NODES = 60

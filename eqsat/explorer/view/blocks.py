@@ -8,7 +8,7 @@ from itertools import groupby
 
 from eqsat.language.terms.graph import Graph, Node
 
-#: The path of a block: outer blocks first; () for what is in none.
+#: The path of a block: outer blocks first; () for a node in none.
 Path = tuple[str, ...]
 
 #: Most nodes that lie directly in one block, and least in a block inside another.
@@ -52,15 +52,15 @@ def by_value(graph: Graph) -> dict[str, Path]:
 
 def inherited(graph: Graph, known: Mapping[str, Path]) -> list[Path]:
     """The blocks of the nodes of another graph: those `known` of values, else of the values they lead to."""
-    found: list[Path] = [()] * len(graph.nodes)
+    paths: list[Path] = [()] * len(graph.nodes)
     wanted: dict[str, Path] = {}
     for index, node in reversed(list(enumerate(graph.nodes))):
-        made = [v for v in node.outputs if v]
-        found[index] = next((p for p in (*map(known.get, made), *map(wanted.get, made)) if p), ())
+        results = [v for v in node.outputs if v]
+        paths[index] = next((p for p in (*map(known.get, results), *map(wanted.get, results)) if p), ())
         for value in node.inputs:
             if value is not None:
-                wanted.setdefault(value, found[index])
-    return found
+                wanted.setdefault(value, paths[index])
+    return paths
 
 
 def _of_name(name: str) -> Path:
@@ -85,16 +85,16 @@ def _of_weights(graph: Graph, node: Node) -> Path:
 
 def _without_root(paths: Sequence[Path]) -> list[Path]:
     """The paths without the first parts that all share; one that is no longer than those keeps its last part."""
-    found = list(paths)
+    shorter = list(paths)
     while True:
-        known = [path for path in found if path]
+        known = [path for path in shorter if path]
         if len({path[0] for path in known}) > 1 or all(len(path) == 1 for path in known):
-            return found
-        found = [path[1:] if len(path) > 1 else path for path in found]
+            return shorter
+        shorter = [path[1:] if len(path) > 1 else path for path in shorter]
 
 
 def _filled(graph: Graph, paths: Sequence[Path]) -> list[Path]:
-    """The paths, with those that are missing taken from what is before and after.
+    """The paths, with missing ones taken from neighbours.
 
     That is what both have in common where it says about as much as the latter, else the latter: a projection belongs to
     the layer it begins.
@@ -107,18 +107,18 @@ def _filled(graph: Graph, paths: Sequence[Path]) -> list[Path]:
         above.append(near[1])
         for value in node.outputs:
             before[value] = (index, path) if path else near
-    found = list(paths)
+    filled = list(paths)
     after: dict[str, Path] = {}
     last = next(path for path in paths if path)
     for index, node in reversed(list(enumerate(nodes))):
         below = next((after[v] for v in node.outputs if after.get(v)), ())
-        if not found[index]:
+        if not filled[index]:
             shared = _shared(above[index], below)
             within = shared and len(below) - len(shared) <= _UP
-            found[index] = shared if within else below or above[index] or last
-        last = found[index]
+            filled[index] = shared if within else below or above[index] or last
+        last = filled[index]
         after |= {v: paths[index] or below for v in node.inputs if v is not None}
-    return found
+    return filled
 
 
 def _shared(one: Path, other: Path) -> Path:
@@ -130,27 +130,27 @@ def _shared(one: Path, other: Path) -> Path:
 
 def _without_small(paths: Sequence[Path]) -> list[Path]:
     """The paths, with blocks of few nodes dissolved into the ones around them."""
-    held = Counter(path[:depth] for path in paths for depth in range(1, len(path) + 1))
-    found = []
+    members = Counter(path[:depth] for path in paths for depth in range(1, len(path) + 1))
+    merged = []
     for path in paths:
         depth = len(path)
-        while depth > 1 and held[path[:depth]] < LEAST:
+        while depth > 1 and members[path[:depth]] < LEAST:
             depth -= 1
-        found.append(path[:depth])
-    return _joined(found)
+        merged.append(path[:depth])
+    return _joined(merged)
 
 
 def _joined(paths: Sequence[Path]) -> list[Path]:
     """The paths, with neighbouring outermost blocks of few nodes made one."""
-    held = Counter(path[0] for path in paths)
-    found = list(paths)
-    for small, run in groupby(range(len(paths)), key=lambda index: held[paths[index][0]] < LEAST):
+    sizes = Counter(path[0] for path in paths)
+    joined = list(paths)
+    for small, run in groupby(range(len(paths)), key=lambda index: sizes[paths[index][0]] < LEAST):
         members = list(run)
         first, last = paths[members[0]][0], paths[members[-1]][0]
         if small and first != last:
             for index in members:
-                found[index] = (f"{first} to {last}",)
-    return found
+                joined[index] = (f"{first} to {last}",)
+    return joined
 
 
 def _bounded(graph: Graph, paths: list[Path]) -> list[Path]:
@@ -158,12 +158,12 @@ def _bounded(graph: Graph, paths: list[Path]) -> list[Path]:
     members: dict[Path, list[int]] = {}
     for index, path in enumerate(paths):
         members.setdefault(path, []).append(index)
-    found = list(paths)
+    bounded = list(paths)
     for path, indices in members.items():
         if len(indices) > MOST:
             for index, number in zip(indices, _cuts(graph, indices), strict=True):
-                found[index] = (*path, f"part {number}")
-    return found
+                bounded[index] = (*path, f"part {number}")
+    return bounded
 
 
 def _cuts(graph: Graph, indices: Sequence[int]) -> Iterator[int]:
@@ -196,8 +196,8 @@ def _crossing(graph: Graph) -> list[int]:
     for index, node in enumerate(graph.nodes):
         last |= {v: index for v in node.inputs if v is not None}
     ends = Counter(last[v] for node in graph.nodes for v in node.outputs if v in last)
-    found, live = [], 0
+    counts, live = [], 0
     for index, node in enumerate(graph.nodes):
         live += sum(v in last for v in node.outputs) - ends[index]
-        found.append(live)
-    return found
+        counts.append(live)
+    return counts

@@ -1,4 +1,4 @@
-"""The two graphs of a run as views: what was given, and what runs now, with costs, changes and blocks."""
+"""The two graphs of a run as views: the original and the result, with costs, changes and blocks."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from eqsat.explorer.view.blocks import Path, inherited
 from eqsat.explorer.view.run import ViewedRun
 from eqsat.explorer.view.views import GraphView, NodeView
 from eqsat.extract.tensors.assembly import Assembled
+from eqsat.language.terms import PLAIN, Conversion, Kernel, State
 from eqsat.language.terms.graph import OPAQUE, Graph, Node, operator_name
-from eqsat.language.terms.plan import Conversion, Kernel
-from eqsat.language.terms.state import PLAIN, State
 
 
 @dataclass
@@ -26,7 +25,7 @@ class _Drawing:
     producers: dict[tuple[str, State], str] = field(default_factory=dict)
 
     def producer(self, value: str, state: State = PLAIN) -> str:
-        """The key of what makes a value in a state, or at all."""
+        """The key of the producer of a value in a state, or in any."""
         return self.producers.get((value, state)) or self.producers[value, PLAIN]
 
     def link(self, value: str, reader: str, state: State = PLAIN) -> None:
@@ -141,17 +140,18 @@ class _Result:
 
     def _kernel(self, step: Kernel, cost: Cost, drawn: set[int]) -> None:
         """Draws the nodes of a kernel; its cost stands at the last."""
-        made = [v for v in (*step.nodes, *(held.value for held in step.results)) if v in self.place]
-        indices = [i for i in dict.fromkeys(self.place[v] for v in made) if i not in drawn]
-        states = {held.value: held.state for held in step.operands}
+        computed = (*step.nodes, *(result.value for result in step.results))
+        places = dict.fromkeys(self.place[v] for v in computed if v in self.place)
+        indices = [i for i in places if i not in drawn]
+        states = {operand.value: operand.state for operand in step.operands}
         names = [operator_name(self.graph.nodes[i]) for i in indices]
         for order, index in enumerate(indices):
             drawn.add(index)
             node, last = self.graph.nodes[index], order == len(indices) - 1
             value = next(v for v in node.outputs if v)
-            held = next((h.state for h in step.results if h.value in node.outputs), PLAIN)
+            state = next((result.state for result in step.results if result.value in node.outputs), PLAIN)
             detail = str(self.graph.type(value))
-            detail += "" if held.is_plain else f" held {held}"
+            detail += "" if state.is_plain else f" held {state}"
             detail += f", by {step.arithmetic}" if step.arithmetic else ""
             detail += f", one kernel: {' + '.join(names)}" if len(indices) > 1 else ""
             view = _node_view(
@@ -166,8 +166,8 @@ class _Result:
             for read in node.inputs:
                 if read is not None:
                     self.drawing.link(read, view.key, states.get(read, PLAIN))
-            for made_now in filter(None, node.outputs):
-                self.drawing.producers |= {(made_now, PLAIN): view.key, (made_now, held): view.key}
+            for output in filter(None, node.outputs):
+                self.drawing.producers |= {(output, PLAIN): view.key, (output, state): view.key}
 
 
 def _node_view(
@@ -193,31 +193,31 @@ def _node_view(
 def _given_costs(run: ViewedRun) -> Sequence[Cost]:
     """The cost of each node of the original, also under changed costs."""
     choice, egraph = run.choice, run.encoding.egraph
-    framed, given = choice.framed, choice.given
+    extraction, given = choice.extraction, choice.given
     paid: dict[int, float] = {}
     if choice.in_seconds:
         for option in given.chosen.values():
-            way = framed.options[option]
-            if len(way.positions) == 1 and way.split is None and framed.problem.nodes[option].operands:
-                leader = framed.snapshot.nodes[way.positions[0]].eclass
-                paid[leader] = framed.problem.nodes[option].cost
-    found = []
+            way = extraction.options[option]
+            if len(way.positions) == 1 and way.split is None and extraction.problem.nodes[option].operands:
+                leader = extraction.snapshot.nodes[way.positions[0]].eclass
+                paid[leader] = extraction.problem.nodes[option].cost
+    costs = []
     for node, cost in run.costs.nodes:
         value = next((v for v in node.outputs if v in run.encoding.values), None)
         seconds = None if value is None or node.op == "split" else paid.get(egraph.find(run.encoding.values[value]))
         changed = seconds is not None and len(node.outputs) == 1 and abs(seconds - cost.seconds) > 1e-12
-        found.append(Cost(seconds or 0.0, launches=1, estimated=cost.estimated) if changed else cost)
-    return found
+        costs.append(Cost(seconds or 0.0, launches=1, estimated=cost.estimated) if changed else cost)
+    return costs
 
 
 def _result_classes(run: ViewedRun, assembled: Assembled) -> dict[str, int]:
     """The e-class of each value of the result."""
     egraph, snapshot = run.encoding.egraph, assembled.snapshot
-    found = {}
+    eclasses = {}
     for leader, name in assembled.decoded.names.items():
         if leader in assembled.choice:
-            found[name] = egraph.find(snapshot.nodes[assembled.choice[leader]].number)
-    return found
+            eclasses[name] = egraph.find(snapshot.nodes[assembled.choice[leader]].number)
+    return eclasses
 
 
 def _known_blocks(run: ViewedRun, assembled: Assembled) -> dict[str, Path]:
@@ -232,9 +232,9 @@ def _known_blocks(run: ViewedRun, assembled: Assembled) -> dict[str, Path]:
 
 def _constant_blocks(graph: Graph, blocks: Mapping[str, Path]) -> dict[str, Path]:
     """The block of each constant: that of its first reader."""
-    found: dict[str, Path] = {}
+    block_of: dict[str, Path] = {}
     for node in graph.nodes:
         for value in node.inputs:
             if value is not None and value in graph.constants:
-                found.setdefault(value, next((blocks[v] for v in node.outputs if v in blocks), ()))
-    return found
+                block_of.setdefault(value, next((blocks[v] for v in node.outputs if v in blocks), ()))
+    return block_of

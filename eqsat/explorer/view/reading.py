@@ -40,19 +40,19 @@ def run_view(run: ViewedRun) -> RunView:
 def class_views(run: ViewedRun) -> Iterator[ClassView]:
     """Every e-class but that of operands left out."""
     placed = _class_blocks(run)
-    for leader in sorted(run.choice.framed.snapshot.classes):
-        if not is_absent(run.choice.framed.snapshot, leader):
+    for leader in sorted(run.choice.extraction.snapshot.classes):
+        if not is_absent(run.choice.extraction.snapshot, leader):
             yield class_view(run, leader, placed.get(leader, ()))
 
 
 def class_view(run: ViewedRun, leader: int, block: Path = ()) -> ClassView:
-    """One e-class with its forms: the chosen one first, then the cheapest with what they need."""
-    snapshot, chosen, prices = run.choice.framed.snapshot, run.chosen, run.choice.prices
-    found = snapshot.classes[leader]
+    """One e-class with its forms: the chosen one first, then by cost with operands."""
+    snapshot, chosen, prices = run.choice.extraction.snapshot, run.chosen, run.choice.prices
+    eclass = snapshot.classes[leader]
     forms = []
-    for position in found.nodes:
+    for position in eclass.nodes:
         node = snapshot.nodes[position]
-        free = found.constant or node.op in _FREE
+        free = eclass.constant or node.op in _FREE
         own, total = shown_price(prices.get(position, Price()), run.choice.in_seconds, free)
         forms.append(
             FormView(
@@ -69,11 +69,11 @@ def class_view(run: ViewedRun, leader: int, block: Path = ()) -> ClassView:
             )
         )
     forms.sort(key=lambda f: (not f.chosen, f.total is None, f.total or 0.0, not f.original, f.enode))
-    return ClassView(leader, str(found.type), found.constant, found.values, block, tuple(forms))
+    return ClassView(leader, str(eclass.type), eclass.constant, eclass.values, block, tuple(forms))
 
 
 def shown_price(price: Price, in_seconds: bool, free: bool) -> tuple[float | None, float | None]:
-    """The seconds of an e-node, and with what it needs, as views have them; the latter only where time is the aim."""
+    """The seconds of an e-node, alone and with its operands, as views have them; the latter where time is the aim."""
     if in_seconds:
         return None if free else price.own, price.total
     return None if free else price.seconds, None
@@ -86,7 +86,7 @@ def is_original(run: ViewedRun, node: SnapshotNode) -> bool:
 
 def rule_of(grown: Saturation, number: int) -> str:
     """The rule that made an e-node; "" for one of the original graph."""
-    place = bisect_right(grown.made, number, key=lambda made: made[0])
+    place = bisect_right(grown.made, number, key=lambda entry: entry[0])
     return grown.made[place - 1][1] if place else ""
 
 
@@ -115,11 +115,11 @@ def growth_views(grown: Saturation) -> tuple[GrowthView, ...]:
 
 
 def _class_blocks(run: ViewedRun) -> Mapping[int, Path]:
-    """The block of each e-class: that of the values it holds, else of what reads it."""
-    snapshot = run.choice.framed.snapshot
+    """The block of each e-class: that of the values it holds, else of its readers."""
+    snapshot = run.choice.extraction.snapshot
     placed: dict[int, Path] = {}
-    for leader, found in snapshot.classes.items():
-        block = next((run.blocks[value] for value in found.values if value in run.blocks), None)
+    for leader, eclass in snapshot.classes.items():
+        block = next((run.blocks[value] for value in eclass.values if value in run.blocks), None)
         if block is not None:
             placed[leader] = block
     queue = deque(sorted(placed))

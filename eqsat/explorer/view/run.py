@@ -20,10 +20,10 @@ from eqsat.rewrites.rules.rule import Rule
 
 @dataclass(frozen=True)
 class ViewedRun:
-    """A run as far as it got: the model, its e-graph, what was chosen from it, and the candidate that was kept.
+    """A run as far as it got: the model, its e-graph, the choice from it, and the candidate that was kept.
 
     `kept` is that of a result where there is one, else the choice's; `costs` are the original's node by node, `explain`
-    says what changed, when it is asked for.
+    gives the changes, when they are asked for.
     """
 
     given: Given
@@ -44,10 +44,10 @@ class ViewedRun:
 
     @cached_property
     def chosen(self) -> dict[int, str]:
-        """The numbers of the e-nodes that compute what was kept, and the states they are chosen in."""
+        """The numbers of the e-nodes of the kept candidate, and the states they are chosen in."""
         if self.kept is self.choice.candidate:
             return self.choice.chosen
-        return dict.fromkeys(computed(self.kept, self.choice.framed), "")
+        return dict.fromkeys(computed(self.kept, self.choice.extraction), "")
 
     @cached_property
     def blocks(self) -> dict[str, Path]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import MissingExtraError
 from eqsat.explorer.view.views import ClassView
+from eqsat.report.parts import StepCost
 
 if TYPE_CHECKING:
     import pandas
@@ -18,7 +20,7 @@ ENODES = (
 )
 #: Columns of the table of firings.
 FIRINGS = ("step", "phase", "rule", "matched", "fired", "refused")
-#: Columns of the table of what runs.
+#: Columns of the table of kernels and conversions.
 COSTS = ("op", "value", "operands", "result", "arithmetic", "seconds", "flops", "bytes", "measured")
 
 
@@ -61,7 +63,7 @@ def enodes(classes: Iterable[ClassView]) -> pandas.DataFrame:
     )
 
 
-def what_runs(steps: Iterable[Mapping[str, Any]]) -> pandas.DataFrame:
+def what_runs(steps: Iterable[StepCost]) -> pandas.DataFrame:
     """A row for each kernel and each conversion, in the order in which they run."""
-    rows = ({**step, "operands": ", ".join(step["operands"]), "measured": not step["estimated"]} for step in steps)
+    rows = (asdict(step) | {"operands": ", ".join(step.operands), "measured": not step.estimated} for step in steps)
     return frame(COSTS, ([row[column] for column in COSTS] for row in rows))

@@ -13,8 +13,8 @@ class NodeView:
 
     `key` tells it from the others of its graph; `label` is its operator or, for inputs, constants and outputs, its
     name; `detail` its attributes and type; `names` the values it makes, for search; `block` the path of the block it is
-    folded into. `seconds` is what it is costed at, None where it costs nothing by itself. `change` is the number of the
-    change it belongs to, `eclass` the e-class that holds it.
+    folded into. `seconds` is its cost, None where it costs nothing by itself. `change` is the number of the change it
+    belongs to, `eclass` the e-class that holds it.
     """
 
     key: str
@@ -73,7 +73,7 @@ class ClassView:
 
 @dataclass(frozen=True, slots=True)
 class RuleView:
-    """A rule that fired: its text, how often it fired, where it comes from, and what was checked of it."""
+    """A rule that fired: its text, how often it fired, its origin, and how it was checked."""
 
     name: str
     text: str
@@ -84,7 +84,7 @@ class RuleView:
 
 @dataclass(frozen=True, slots=True)
 class ChangeView:
-    """One change of the result: what it is, the rules behind it in order, the steps as text, and what it saves."""
+    """One change of the result: a description, the rules behind it in order, the steps as text, and its saving."""
 
     number: int
     what: str

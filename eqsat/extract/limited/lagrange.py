@@ -42,8 +42,8 @@ class Demand:
 def demands_of(problem: Problem) -> list[Demand]:
     """The finite limits of a problem, on its program; those that no choice can break are left out."""
     count = len(problem.conversions)
-    found = [Demand(limit.name, limit.most, limit.amounts(count)) for limit in problem.limits]
-    return [demand for demand in found if exceeds(demand.total, demand.most)]
+    demands = [Demand(limit.name, limit.most, limit.amounts(count)) for limit in problem.limits]
+    return [demand for demand in demands if exceeds(demand.total, demand.most)]
 
 
 class Prices:

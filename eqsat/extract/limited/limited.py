@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from weakref import ref
 
 from eqsat.extract.limited.lagrange import Demand, Prices, demands_of, priced_choices
 from eqsat.extract.limited.master import UNIT, VIOLATION, Master
@@ -16,9 +15,9 @@ from eqsat.extract.problem.program import Choice, closure, total, unfounded
 from eqsat.extract.problem.schedule import MOST_MOVES
 from eqsat.extract.problem.solution import choice_of
 from eqsat.extract.solvers.bounds import dual_ascent, ruled_out
-from eqsat.extract.solvers.highs import Clock
+from eqsat.extract.solvers.highs import Clock, Progress, reporter
 from eqsat.extract.solvers.ilp import solve_ilp
-from eqsat.extract.solvers.model import Row
+from eqsat.extract.solvers.model import Row, scaling
 from eqsat.extract.solvers.presolve import Presolved, presolve
 
 SLACK = 1e-9
@@ -35,8 +34,6 @@ QUICK_MOVES = 2_000
 
 CLOSE = 1e-6
 """Relative difference up to which a peak equals that of the integer program."""
-
-Progress = Callable[[float, float], None]
 
 
 class LimitedSearch:
@@ -62,20 +59,11 @@ class LimitedSearch:
 
     def watch(self, progress: Progress | None) -> None:
         """Call `progress` whenever the cost or the bound has improved, once there is a choice."""
-        last = (math.inf, -1.0)
-        searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
+        self.report = reporter(self, LimitedSearch._standing, progress)
 
-        def report() -> None:
-            nonlocal last
-            search = searched()
-            if search is None or search.choice is None:
-                return
-            now = (search.cost, search.bound())
-            if progress is not None and (now[0] < last[0] or now[1] > last[1]):
-                last = now
-                progress(*now)
-
-        self.report = report
+    def _standing(self) -> tuple[float, float] | None:
+        """The cost and the bound, once there is a choice."""
+        return None if self.choice is None else (self.cost, self.bound())
 
     def bound(self) -> float:
         """The best lower bound known on every choice within the limits."""
@@ -148,10 +136,13 @@ class LimitedSearch:
 
     def _by_prices(self) -> None:
         """Greedy choices under prices, of the options left after the reduction."""
+        self.prices = self.new_prices()
+        priced_choices(self.program, self.prices, self.offer, self.over)
+
+    def new_prices(self) -> Prices:
+        """Prices of the limits, and of the bytes of all values where peak memory is bounded or priced."""
         pressing = None if self.live is None else [self.live.sizes[goal] for goal in self.program.provides]
-        prices = Prices(self.program, self.demands, pressing)
-        priced_choices(self.program, prices, self.offer, self.over)
-        self.prices = prices
+        return Prices(self.program, self.demands, pressing)
 
     def _thrifty(self) -> None:
         """The choice that uses least of all limits together, or the first found that keeps them."""
@@ -164,15 +155,15 @@ class LimitedSearch:
             nonlocal found_enough
             found_enough = cost <= enough if len(demands) == 1 else bound > enough
 
-        found = solve_ilp(
+        solution = solve_ilp(
             self.problem.variant(costs=_joint(demands)),
             time_limit=self.clock.deadline.part(1 / 2),
             seed=self.seed,
             progress=watch,
             should_stop=lambda: found_enough or self.clock.stop(),
         )
-        self.impossible = exceeds(found.lower_bound, enough)
-        self.offer(choice_of(self.problem, found))
+        self.impossible = exceeds(solution.lower_bound, enough)
+        self.offer(choice_of(self.problem, solution))
 
     def _reduce(self) -> Presolved:
         """Leave out options that occur in no choice within the limits, or in none better than the best."""
@@ -213,18 +204,18 @@ class LimitedSearch:
             costs = self.program.costs
             if price > 0:
                 costs = [c + price * used for c, used in zip(costs, _joint(demands), strict=True)]
-            found = solve_ilp(
+            solution = solve_ilp(
                 self.problem.variant(costs=costs),
                 time_limit=budget,
                 relative_gap=self.relative_gap / 2,
                 seed=self.seed,
                 should_stop=self.clock.stop,
             )
-            choice = choice_of(self.problem, found)
-            self.lift(found.lower_bound - price * len(demands) + self.weight * self.least_peak)
+            choice = choice_of(self.problem, solution)
+            self.lift(solution.lower_bound - price * len(demands) + self.weight * self.least_peak)
             self.offer(choice)
             point = (total(self.program, choice), _share(demands, choice))
-            if self.over() or not demands or found.status != "optimal":
+            if self.over() or not demands or solution.status != "optimal":
                 return
             if point[1] > len(demands):
                 breaks = point
@@ -246,8 +237,8 @@ class LimitedSearch:
         """HiGHS, with cuts for cycles, peaks and rounding, until a choice stands or none can."""
         if self.impossible:
             return
-        scale = 1.0 if elastic else _scale(self.cost)
-        unit = max(self._total_size() - self.least_peak, 1e-300) / UNIT
+        scale = 1.0 if elastic else scaling(self.cost)
+        unit = max((sum(self.live.sizes) if self.live is not None else 0.0) - self.least_peak, 1e-300) / UNIT
         master = Master(
             reduction,
             self.demands,
@@ -293,11 +284,12 @@ class LimitedSearch:
     def _faults(self, master: Master, choice: Choice, theta: float) -> list[Row]:
         """Rows that an acyclic choice breaks: limits by a hair, or peak memory."""
         rows = [master.cover(demand, choice) for demand in self.demands if demand.broken(choice)]
-        if rows or self.live is None:
+        live = self.live
+        if rows or live is None:
             return rows
         peak, bound, order = self.schedule(choice)
         if exceeds(peak, self.most):
-            parts = self._offences(choice, order, self.most) if exceeds(bound, self.most) else []
+            parts = live.offences(choice, order, self.most, self.clock.stop) if exceeds(bound, self.most) else []
             if not parts:
                 return [self._forbid(master, choice, None, proved=exceeds(bound, self.most))]
             return [self._forbid(master, choice, part, proved=True) for part in parts]
@@ -305,14 +297,11 @@ class LimitedSearch:
             return []
         rows = []
         for level in (bound * (1 - CLOSE / 10), (bound + theta) / 2):
-            parts = self._offences(choice, order, level) if level > theta else []
+            parts = live.offences(choice, order, level, self.clock.stop) if level > theta else []
             rows += [master.lift_peak(self._groups(choice, part), level) for part in parts]
         if not rows or bound < peak * (1 - CLOSE):
             rows.append(self._forbid(master, choice, None, proved=False))
         return rows
-
-    def _offences(self, choice: Choice, order: Sequence[int], most: float) -> list[Part]:
-        return [] if self.live is None else self.live.offences(choice, order, most, self.clock.stop)
 
     def _groups(self, choice: Choice, part: Part | None) -> list[list[int]]:
         if part is None or self.live is None:
@@ -328,9 +317,6 @@ class LimitedSearch:
         self.forbidden.append(groups)
         return master.forbid(groups)
 
-    def _total_size(self) -> float:
-        return sum(self.live.sizes) if self.live is not None else 0.0
-
 
 def _share(demands: Sequence[Demand], choice: Choice) -> float:
     return sum(demand.used(choice) / demand.most for demand in demands)
@@ -343,8 +329,3 @@ def _joint(demands: Sequence[Demand]) -> list[float]:
         sum(s * a for s, a in zip(scales, amounts, strict=True))
         for amounts in zip(*(demand.amounts for demand in demands), strict=True)
     ]
-
-
-def _scale(cost: float) -> float:
-    """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
-    return 2.0 ** round(math.log2(1024.0 / cost)) if cost > 0 else 1.0

@@ -11,11 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 from eqsat.extract.limited.lagrange import Demand
-from eqsat.extract.problem.program import Choice, closure
-from eqsat.extract.solvers.bounds import path_bounds
+from eqsat.extract.problem.program import Choice, closure, path_bounds
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.highs import Clock, Solver, SolverOutcome
-from eqsat.extract.solvers.model import IntegerProgram, Row, Values
+from eqsat.extract.solvers.model import IntegerProgram, Row, Values, selected
 from eqsat.extract.solvers.presolve import Presolved
 
 UNIT = 1024.0
@@ -151,20 +150,9 @@ class Master:
         outcome = self.solver.solve(clock, relative_gap=relative_gap, start=point)
         if not len(outcome.values):
             return outcome, {}, []
-        small = closure(self.small, _selected(self.small.by_goal, outcome.values), self.small.roots)
-        return outcome, self._back(small), self.model.cut_choice(small)
+        small = closure(self.small, selected(self.small, outcome.values), self.small.roots)
+        return outcome, self.reduction.expand(small), self.model.cut_choice(small)
 
     def original(self, values: Values) -> Choice:
         """The choice of largest values."""
-        return self._back(closure(self.small, _selected(self.small.by_goal, values), self.small.roots))
-
-    def _back(self, small: Choice) -> Choice:
-        return self.reduction.expand(small)
-
-
-def _selected(by_goal: Sequence[Sequence[int]], values: Values) -> Choice:
-    return {
-        goal: max(members, key=lambda option: (values[option], -option))
-        for goal, members in enumerate(by_goal)
-        if members
-    }
+        return self.reduction.expand(closure(self.small, selected(self.small, values), self.small.roots))

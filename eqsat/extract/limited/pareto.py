@@ -69,7 +69,7 @@ def front(
 ) -> Front:
     """The Pareto front of two terms, by the epsilon-constraint method: least x for ever smaller limits on y.
 
-    A term is "cost", what the problem minimises; a resource among its limits, finite or not; or "peak_memory" where it
+    A term is "cost", which the problem minimises; a resource among its limits, finite or not; or "peak_memory" where it
     has a memory. The limits of the problem hold. When time (seconds) is up, the points found so far are returned.
     Raises ExtractionError where no choice is within the limits, or none was found in the time given.
 
@@ -99,8 +99,8 @@ class _Sweep:
         low, proved = self._least(self.y, {}, None)
         floor, ceiling = self._value(low, self.y), math.inf
         while True:
-            found, least = self._least(self.x, {self.y: ceiling}, low)
-            best, lowest = self._least(self.y, {self.x: self._value(found, self.x), self.y: ceiling}, found)
+            cheapest, least = self._least(self.x, {self.y: ceiling}, low)
+            best, lowest = self._least(self.y, {self.x: self._value(cheapest, self.x), self.y: ceiling}, cheapest)
             point = Point(self._value(best, self.x), self._value(best, self.y), best, least and lowest)
             self.points.append(point)
             proved = proved and point.is_exact
@@ -120,12 +120,12 @@ class _Sweep:
         rest: dict[str, Any] = {"time_limit": self.deadline, "seed": self.seed, "should_stop": self.should_stop}
         if task.is_limited:
             known = None if start is None else choice_of(task, start)
-            found = solve_limited(task, start=known, **rest)
+            solution = solve_limited(task, start=known, **rest)
         else:
-            found = solve_ilp(task, **rest)
-        choice = choice_of(task, found)
-        whole = decode(self.problem, choice, lower_bound=0.0, status=found.status, seconds=found.seconds)
-        return whole, found.status == "optimal"
+            solution = solve_ilp(task, **rest)
+        choice = choice_of(task, solution)
+        whole = decode(self.problem, choice, lower_bound=0.0, status=solution.status, seconds=solution.seconds)
+        return whole, solution.status == "optimal"
 
     def _task(self, term: str, most: Mapping[str, float]) -> Problem:
         problem, natives = self.problem, len(self.problem.nodes)
@@ -152,11 +152,11 @@ class _Sweep:
 
 
 def _undominated(points: Sequence[Point]) -> tuple[Point, ...]:
-    kept: list[Point] = []
+    points_left: list[Point] = []
     for point in sorted(points, key=lambda p: (p.x, p.y)):
-        if not kept or point.y < kept[-1].y:
-            kept.append(point)
-    return tuple(kept)
+        if not points_left or point.y < points_left[-1].y:
+            points_left.append(point)
+    return tuple(points_left)
 
 
 def _check_terms(problem: Problem, x: str, y: str) -> None:

@@ -90,8 +90,8 @@ class _Repeated(dict[str, Any]):
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    return found if len(found) == len(pairs) else _Repeated(pairs)
+    entries = dict(pairs)
+    return entries if len(entries) == len(pairs) else _Repeated(pairs)
 
 
 def _document(text: str) -> dict[str, Any]:

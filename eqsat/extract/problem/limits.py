@@ -74,7 +74,7 @@ class Memory:
     value is live from the step that makes it to the last step that reads it, to the end if it is a root; what a node
     without operands delivers is there from the start. While a step runs, its operands and its result are live.
     `aliases` names, for a node or conversion by its index among nodes and then conversions, the operand whose storage
-    the result shares: a view. `most` bounds the peak; `weight` is what a byte of it adds to the cost.
+    the result shares: a view. `most` bounds the peak; `weight` is the cost of a byte of it.
     """
 
     sizes: Mapping[tuple[int, int], float]

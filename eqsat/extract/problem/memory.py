@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from eqsat.extract.problem.limits import Memory
-from eqsat.extract.problem.program import Choice, ExtractionProgram
+from eqsat.extract.problem.program import Choice, ExtractionProgram, path_bounds
 from eqsat.extract.problem.schedule import MOST_MOVES, Dataflow, Schedule, always_exceeds, least_peak, simulate
 
 PROOF_MOVES = 5_000
@@ -63,50 +62,50 @@ class Liveness:
             return buffers.setdefault(goal, len(buffers))
 
         def all_of(goals: Iterable[int]) -> set[int]:
-            return {found for found in map(buffer, goals) if found is not None}
+            return {number_of for number_of in map(buffer, goals) if number_of is not None}
 
         touches = [tuple(sorted(all_of((goal, *needs[goal])))) for goal in owners]
         before = [tuple(step[need] for need in needs[goal] if need in step) for goal in owners]
         ready = [goal for goal in members if goal not in step]
         given = all_of(ready) | {b for goal, b in buffers.items() if goal not in members and self.given[goal]}
-        kept = all_of(root for root in self.program.roots if root in members or root in buffers)
+        to_the_end = all_of(root for root in self.program.roots if root in members or root in buffers)
         return Dataflow(
-            [self.sizes[goal] for goal in buffers], touches, before, frozenset(given), frozenset(kept), owners
+            [self.sizes[goal] for goal in buffers], touches, before, frozenset(given), frozenset(to_the_end), owners
         )
 
     def working_sets(self) -> list[float]:
         """The memory that every option needs while it runs, whatever else is chosen."""
-        found = []
+        needed = []
         for option, goal in enumerate(self.program.provides):
             live = {need for need in self.program.needs[option] if self.own[need]}
             if option not in self.aliases:
                 live.add(goal)
-            found.append(math.fsum(self.sizes[other] for other in live))
-        return found
+            needed.append(math.fsum(self.sizes[other] for other in live))
+        return needed
 
     def floor(self) -> float:
         """Memory that every choice needs: the results, and the least largest working set that delivers them."""
         program = self.program
-        bottleneck = _least_largest(program, self.working_sets())
+        bottleneck = path_bounds(program, program.users(), self.working_sets(), max)
         results = math.fsum(self.sizes[root] for root in program.roots if self.own[root])
         return max([results, *(bottleneck[root] for root in program.roots)])
 
     def offences(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> list[Part]:
         """Disjoint parts as `offence` finds them: models repeat themselves, and so do the faults of a choice."""
-        found: list[Part] = []
+        parts: list[Part] = []
         rest = list(order)
-        while len(found) < MOST_PARTS:
+        while len(parts) < MOST_PARTS:
             part = self.offence(choice, rest, most, stop)
             if not part:
                 break
-            found.append(part)
+            parts.append(part)
             rest = [goal for goal in rest if goal not in part]
-        return found
+        return parts
 
     def offence(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> Part | None:
         """A small part of a closed choice that needs more than `most` in every choice that has it, if that is proved.
 
-        Parts along `order` are left out, in halves, quarters and so on, as long as what remains needs too much.
+        Parts along `order` are left out, in halves, quarters and so on, as long as the rest needs too much.
         """
 
         def too_much(part: Part) -> bool:
@@ -136,10 +135,10 @@ class Liveness:
 
     def alike(self, choice: Choice, part: Part) -> list[list[int]]:
         """For every goal of a part, the options with which the part needs as much."""
-        found = []
+        groups = []
         for goal, needed in part.items():
             mine = choice[goal]
-            found.append(
+            groups.append(
                 [
                     option
                     for option in self.program.by_goal[goal]
@@ -151,24 +150,4 @@ class Liveness:
                     )
                 ]
             )
-        return found
-
-
-def _least_largest(program: ExtractionProgram, weights: Sequence[float]) -> list[float]:
-    """For every goal the least, over the options that deliver it, of the largest weight of an option used."""
-    waiting = [len(needs) for needs in program.needs]
-    users = program.users()
-    bound = [math.inf] * program.goals
-    heap = [(weights[option], option) for option, count in enumerate(waiting) if count == 0]
-    heapq.heapify(heap)
-    while heap:
-        largest, option = heapq.heappop(heap)
-        goal = program.provides[option]
-        if bound[goal] < math.inf:
-            continue
-        bound[goal] = largest
-        for user in users[goal]:
-            waiting[user] -= 1
-            if waiting[user] == 0:
-                heapq.heappush(heap, (max(weights[user], largest), user))
-    return bound
+        return groups

@@ -45,7 +45,7 @@ class StateConversion:
 
 
 class Problem:
-    """Nodes, the roots that must be delivered, the conversions between states of a class, and what may be used.
+    """Nodes, the roots that must be delivered, the conversions between states of a class, and the limits of resources.
 
     The cost of a solution is its DAG cost: the sum over the distinct chosen nodes and conversions; where `memory` has a
     weight, its share of the peak is added. Raises ExtractionError at construction for unknown operands, costs that are

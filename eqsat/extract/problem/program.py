@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import heapq
+import operator
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from eqsat.system.deadline import check, watched
+
+INFINITY = float("inf")
+Item = TypeVar("Item")
 
 Choice = dict[int, int]
 """Goal -> the option chosen for it."""
@@ -42,6 +47,19 @@ class ExtractionProgram:
                 users[need].append(option)
         return users
 
+    def successors(self) -> list[set[int]]:
+        """For every goal, the goals that its options need."""
+        return [{need for option in members for need in self.needs[option]} for members in self.by_goal]
+
+    def restricted(self, options: Sequence[int]) -> ExtractionProgram:
+        """The program with these options alone, numbered anew in this order."""
+        return replace(
+            self,
+            provides=[self.provides[option] for option in options],
+            needs=[self.needs[option] for option in options],
+            costs=[self.costs[option] for option in options],
+        )
+
 
 def derivable(program: ExtractionProgram) -> list[bool]:
     """For each goal, whether some acyclic choice provides it."""
@@ -59,6 +77,32 @@ def derivable(program: ExtractionProgram) -> list[bool]:
             if waiting[user] == 0:
                 ready.append(user)
     return can
+
+
+def provides_roots(program: ExtractionProgram) -> bool:
+    """True if some acyclic choice provides all roots."""
+    can = derivable(program)
+    return all(can[root] for root in program.roots)
+
+
+def operands_first(roots: Iterable[Item], needs: Callable[[Item], Iterable[Item]]) -> list[Item]:
+    """Those that the roots need, directly or not, and the roots: each once, behind all that it needs itself.
+
+    The last root comes first, and of several that one needs the last one.
+
+    >>> operands_first("a", {"a": "bc", "b": "c", "c": ""}.__getitem__)
+    ['c', 'b', 'a']
+    """
+    done: dict[Item, None] = {}
+    stack = [(root, False) for root in roots]
+    while stack:
+        item, leave = stack.pop()
+        if leave:
+            done[item] = None
+        elif item not in done:
+            stack.append((item, True))
+            stack += [(need, False) for need in needs(item) if need not in done]
+    return list(done)
 
 
 def closure(program: ExtractionProgram, choice: Choice, roots: Iterable[int]) -> Choice:
@@ -85,7 +129,7 @@ def components(successors: Sequence[Iterable[int]]) -> list[int]:
     index, low = [-1] * count, [0] * count
     component = [-1] * count
     stack: list[int] = []
-    clock = found = 0
+    clock = count_of_components = 0
     for start in range(count):
         if index[start] >= 0:
             continue
@@ -111,30 +155,43 @@ def components(successors: Sequence[Iterable[int]]) -> list[int]:
                 if low[vertex] == index[vertex]:
                     while True:
                         member = stack.pop()
-                        component[member] = found
+                        component[member] = count_of_components
                         if member == vertex:
                             break
-                    found += 1
+                    count_of_components += 1
     return component
+
+
+def connected(count: int, together: Iterable[Sequence[int]]) -> list[int]:
+    """The connected component of every vertex, where the vertices of each group hang together.
+
+    >>> connected(5, [(4, 1), (3,), (1, 2)])
+    [0, 1, 1, 2, 1]
+    """
+    # SciPy has this too, but takes longer to load than most models to choose for.
+    above = list(range(count))
+
+    def top(vertex: int) -> int:
+        while above[vertex] != vertex:
+            above[vertex] = vertex = above[above[vertex]]
+        return vertex
+
+    for group in watched(together):
+        for other in group[1:]:
+            one, two = top(group[0]), top(other)
+            above[max(one, two)] = min(one, two)
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
 
 
 def pieces(program: ExtractionProgram) -> list[list[int]]:
     """The roots of every connected part of the program."""
-    leader = list(range(program.goals))
-
-    def find(goal: int) -> int:
-        while leader[goal] != goal:
-            leader[goal] = leader[leader[goal]]
-            goal = leader[goal]
-        return goal
-
-    for option, goal in enumerate(watched(program.provides)):
-        for need in program.needs[option]:
-            leader[find(need)] = find(goal)
-    parts: dict[int, list[int]] = defaultdict(list)
+    options = zip(program.provides, program.needs, strict=True)
+    part = connected(program.goals, [(goal, *needs) for goal, needs in options])
+    roots: dict[int, list[int]] = defaultdict(list)
     for root in program.roots:
-        parts[find(root)].append(root)
-    return list(parts.values())
+        roots[part[root]].append(root)
+    return list(roots.values())
 
 
 def unfounded(program: ExtractionProgram, choice: Choice) -> set[int]:
@@ -180,3 +237,32 @@ def cheapest_trees(program: ExtractionProgram, costs: Sequence[float]) -> tuple[
             if waiting[user] == 0:
                 heapq.heappush(heap, (sums[user], user))
     return choice, value
+
+
+def path_bounds(
+    program: ExtractionProgram,
+    users: list[list[int]],
+    costs: Sequence[float],
+    join: Callable[[float, float], float] = operator.add,
+) -> list[float]:
+    """For every goal the dearest-operand bound; infinite for goals that cannot be provided.
+
+    That of an option is its cost plus the largest bound of its operands, or another function `join` of the two, which
+    must not be below either.
+    """
+    waiting = [len(needs) for needs in program.needs]
+    bounds = [INFINITY] * program.goals
+    provides = program.provides
+    heap = [(costs[option], option) for option, count in enumerate(waiting) if count == 0]
+    heapq.heapify(heap)
+    while heap:
+        bound, option = heapq.heappop(heap)
+        goal = provides[option]
+        if bounds[goal] != INFINITY:
+            continue
+        bounds[goal] = bound
+        for user in users[goal]:
+            waiting[user] -= 1
+            if waiting[user] == 0 and bounds[provides[user]] == INFINITY:
+                heapq.heappush(heap, (join(costs[user], bound), user))
+    return bounds

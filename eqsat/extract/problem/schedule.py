@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from eqsat.extract.problem.limits import exceeds
+from eqsat.extract.problem.program import operands_first
 
 MOST_MOVES = 30_000
 """Continuations of sets of done steps that the exact search looks at."""
@@ -89,16 +90,8 @@ def depth_first(flow: Dataflow) -> list[int]:
     For trees the best order among those that finish one operand before they begin the next (Sethi and Ullman, 1970).
     """
     room = _rooms(flow)
-    done: dict[int, None] = {}
-    stack = [(step, False) for step in sorted(range(len(room)), key=lambda s: room[s])]
-    while stack:
-        step, leave = stack.pop()
-        if leave:
-            done[step] = None
-        elif step not in done:
-            stack.append((step, True))
-            stack += [(s, False) for s in sorted(set(flow.before[step]), key=lambda s: room[s]) if s not in done]
-    return list(done)
+    steps = sorted(range(len(room)), key=room.__getitem__)
+    return operands_first(steps, lambda step: sorted(set(flow.before[step]), key=room.__getitem__))
 
 
 def _rooms(flow: Dataflow) -> list[float]:
@@ -118,11 +111,11 @@ def _rooms(flow: Dataflow) -> list[float]:
             earlier = sorted(set(flow.before[step]), key=lambda s: left[s] - peak[s])
             known = set(flow.given).union(*(flow.touches[s] for s in earlier))
             left[step] = math.fsum(flow.sizes[b] for b in flow.touches[step] if b not in known)
-            held = highest = 0.0
+            live = highest = 0.0
             for s in earlier:
-                highest = max(highest, held + peak[s])
-                held += left[s]
-            peak[step] = max(highest, held + left[step])
+                highest = max(highest, live + peak[s])
+                live += left[s]
+            peak[step] = max(highest, live + left[step])
     return [high - low for high, low in zip(peak, left, strict=True)]
 
 
@@ -200,16 +193,16 @@ class _ScheduleSearch:
         """Run every chain of steps that neither raises the peak nor leaves more live: no order is worse for it.
 
         Run later, it adds no more and frees no less, as others may only have touched more; so at any time it does not
-        add to what is live, and neither does the rest of it where a part has run, for no part of it leaves less.
+        add to the live bytes, and neither does the rest of it where a part has run, for no part of it leaves less.
         """
         while True:
             for step in ready:
-                found = self._descend(done, live, step, peak)
-                if found is not None:
+                chain = self._descend(done, live, step, peak)
+                if chain is not None:
                     break
             else:
                 return done, live, ready
-            steps, live = found
+            steps, live = chain
             for step in steps:
                 done |= 1 << step
                 ready = self.next_ready(done, ready, step)

@@ -20,7 +20,7 @@ Status = Literal["optimal", "time_limit", "interrupted", "heuristic"]
 class Solution:
     """The choice for every needed (e-class, state): a node index, or one of `conversions` (indices).
 
-    `lower_bound` holds for every acyclic choice within the limits; `seconds` is wall time. `amounts` is what is used of
+    `lower_bound` holds for every acyclic choice within the limits; `seconds` is wall time. `amounts` is the use of
     every resource that the problem names, peak memory included; `schedule` is the order of which it is the peak, empty
     where the problem has no memory.
     """
@@ -74,26 +74,26 @@ def decode(problem: Problem, choice: Choice, *, lower_bound: float, status: Stat
     amounts = {limit.name: limit.total(tuple(chosen.values()), tuple(conversions)) for limit in problem.limits}
     schedule: tuple[Goal, ...] = ()
     if problem.memory is not None:
-        found, order = Liveness(problem.program, goals, problem.memory).schedule(used)
-        amounts[PEAK], schedule = found.peak, tuple(goals[goal] for goal in order)
-        terms.append(problem.memory.weight * found.peak)
+        plan, order = Liveness(problem.program, goals, problem.memory).schedule(used)
+        amounts[PEAK], schedule = plan.peak, tuple(goals[goal] for goal in order)
+        terms.append(problem.memory.weight * plan.peak)
     cost = math.fsum(terms)
     return Solution(chosen, conversions, cost, min(lower_bound, cost), status, seconds, amounts, schedule)
 
 
 def _check_amounts(solution: Solution, problem: Problem, needs: dict[Goal, tuple[Goal, ...]]) -> None:
-    found = {
+    amounts = {
         limit.name: limit.total(tuple(solution.chosen.values()), tuple(solution.conversions))
         for limit in problem.limits
     }
     most = {limit.name: limit.most for limit in problem.limits}
     if problem.memory is not None:
-        found[PEAK], most[PEAK] = _simulated(solution, problem, problem.memory, needs), problem.memory.most
-    if set(found) != set(solution.amounts):
+        amounts[PEAK], most[PEAK] = _simulated(solution, problem, problem.memory, needs), problem.memory.most
+    if set(amounts) != set(solution.amounts):
         raise ExtractionError(
-            f"the solution says what it uses of {sorted(solution.amounts)}", expected=f"amounts of {sorted(found)}"
+            f"the solution says what it uses of {sorted(solution.amounts)}", expected=f"amounts of {sorted(amounts)}"
         )
-    for name, amount in found.items():
+    for name, amount in amounts.items():
         if not math.isclose(amount, solution.amounts[name], rel_tol=1e-9, abs_tol=1e-300):
             raise ExtractionError(f"the solution claims {name} {solution.amounts[name]!r}", expected=f"{amount!r}")
         if exceeds(amount, most[name]):
@@ -120,14 +120,14 @@ def _simulated(solution: Solution, problem: Problem, memory: Memory, needs: dict
     """The peak of the solution's schedule, step by step, from the problem alone."""
     _check_schedule(solution, problem, needs)
     options = list(solution.chosen.values()) + [len(problem.nodes) + c for c in solution.conversions]
-    made = {problem.goals[problem.program.provides[option]]: option for option in options}
+    providers = {problem.goals[problem.program.provides[option]]: option for option in options}
     storage: dict[Goal, Goal] = {}
     left: Counter[Goal] = Counter()
     for goal in solution.schedule:
-        storage[goal] = storage[memory.aliases[made[goal]]] if made[goal] in memory.aliases else goal
+        storage[goal] = storage[memory.aliases[providers[goal]]] if providers[goal] in memory.aliases else goal
         if needs[goal]:
             left.update({storage[goal]} | {storage[need] for need in needs[goal]})
-    kept = {storage[root] for root in problem.roots}
+    to_the_end = {storage[root] for root in problem.roots}
     live = {goal for goal in solution.schedule if not needs[goal]}
     peak = math.fsum(memory.sizes.get(goal, 0.0) for goal in live)
     for goal in solution.schedule:
@@ -137,7 +137,7 @@ def _simulated(solution: Solution, problem: Problem, memory: Memory, needs: dict
         live |= touched
         peak = max(peak, math.fsum(memory.sizes.get(other, 0.0) for other in live))
         left.subtract(touched)
-        live -= {other for other in touched if not left[other]} - kept
+        live -= {other for other in touched if not left[other]} - to_the_end
     return peak
 
 

@@ -5,7 +5,7 @@ Jia et al., "Optimizing DNN Computation with Relaxed Graph Substitutions" (MLSys
 neighbour that was not met before enters the queue if it costs less than `alpha` times the best graph taken out so far:
 
 * alpha = 1 is greedy, and passes through cheaper graphs only;
-* alpha > 1 also passes through graphs that are dearer by less than that factor, to what lies behind them;
+* alpha > 1 also passes through graphs that are dearer by less than that factor, to graphs behind them;
 * alpha < 1 takes only substitutions that save more than that part at once.
 
 The same as in the papers are the queue, its order, the threshold, the set of graphs met, no cyclic graph in the
@@ -13,8 +13,9 @@ queue, and, as in MetaFlow's code, a graph that the best has left behind by more
 substitutions are not matched against the graph but read off the e-graph, where rules have recorded all they found, so
 the search is over the very graphs that the integer program chooses from, and matching costs nothing. A substitution
 replaces the option of one goal; operands that the graph lacks come in as the start has them, or else as their cheapest
-tree, and what no root uses any longer leaves. An e-graph does not say which e-nodes one rule put there together, so a
-substitution with several outputs is tried as the one output alone, and with every other goal that can use what came in.
+tree, and options that no root uses any longer leave. An e-graph does not say which e-nodes one rule put there together,
+so a substitution with several outputs is tried as the one output alone, and with every other goal that can use what
+came in.
 """
 
 from __future__ import annotations
@@ -24,12 +25,12 @@ import math
 import time
 from array import array
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from random import Random
 
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure, total
+from eqsat.extract.problem.program import Choice, cheapest_trees, closure, total
 from eqsat.extract.problem.solution import Solution, Status, decode
 from eqsat.extract.solvers.bounds import tree_bound
 from eqsat.extract.solvers.highs import Clock, deadline_of
@@ -104,9 +105,9 @@ def solve_backtracking(
 
 @dataclass(slots=True)
 class ChoiceGraph:
-    """A closed acyclic choice, operands before what uses them; `uses` counts the users of a goal, a root as one.
+    """A closed acyclic choice, operands before their users; `uses` counts the users of a goal, a root as one.
 
-    What a goal needs, directly or not, has a smaller `position` and a smaller `level`, which leaves have least.
+    The needs of a goal, direct or not, have a smaller `position` and a smaller `level`, which leaves have least.
     """
 
     choice: Choice
@@ -327,8 +328,8 @@ def _first(problem: Problem, start: frozenset[int]) -> Choice:
     unknown = sorted(start - set(range(program.natives)))
     if unknown:
         raise UsageError(f"start names node {unknown[0]}", expected=f"nodes from 0 to {program.natives - 1}")
-    kept = [option for option in range(len(program.costs)) if option >= program.natives or option in start]
-    small = _only(program, kept)
+    options = [option for option in range(len(program.costs)) if option >= program.natives or option in start]
+    small = program.restricted(options)
     trees = cheapest_trees(small, small.costs)[0]
     for index, root in enumerate(program.roots):
         if root not in trees:
@@ -337,14 +338,4 @@ def _first(problem: Problem, start: frozenset[int]) -> Choice:
                 expected="nodes that are a whole graph: of each operand's e-class there is one",
                 remedy="add the nodes that the roots need, or leave start out",
             )
-    return {goal: kept[option] for goal, option in trees.items()}
-
-
-def _only(program: ExtractionProgram, kept: list[int]) -> ExtractionProgram:
-    """The program with these options alone, numbered anew."""
-    return replace(
-        program,
-        provides=[program.provides[option] for option in kept],
-        needs=[program.needs[option] for option in kept],
-        costs=[program.costs[option] for option in kept],
-    )
+    return {goal: options[option] for goal, option in trees.items()}

@@ -2,8 +2,9 @@
 
 The dearest-operand bound of an option is its cost plus the largest bound of its operands; of a goal, the least over its
 options. Computed in settling order it never uses a goal to support itself, so zero-cost cycles do not hurt it. If costs
-are split, c = c1 + c2 + ..., the bounds under each part add up. Dual ascent takes from the costs only what the current
-bound needs, adds that bound to the total, and repeats on what is left (compare Wong's dual ascent for Steiner trees).
+are split, c = c1 + c2 + ..., the bounds under each part add up. Dual ascent takes from the costs only the part that the
+current bound needs, adds that bound to the total, and repeats on the rest (compare Wong's dual ascent for Steiner
+trees).
 """
 
 from __future__ import annotations
@@ -13,10 +14,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import ExtractionProgram
+from eqsat.extract.problem.program import INFINITY, ExtractionProgram, path_bounds
 from eqsat.system.deadline import spend
-
-INFINITY = float("inf")
 
 MOST_SUPPORTS = 2000
 """Support sets kept, to become cuts."""
@@ -32,26 +31,6 @@ class Ascent:
     bound: float
     reduced: list[float]
     supports: list[tuple[int, ...]]
-
-
-def path_bounds(program: ExtractionProgram, users: list[list[int]], costs: Sequence[float]) -> list[float]:
-    """For every goal the dearest-operand bound; infinite for goals that cannot be provided."""
-    waiting = [len(needs) for needs in program.needs]
-    bounds = [INFINITY] * program.goals
-    provides = program.provides
-    heap = [(costs[option], option) for option, count in enumerate(waiting) if count == 0]
-    heapq.heapify(heap)
-    while heap:
-        bound, option = heapq.heappop(heap)
-        goal = provides[option]
-        if bounds[goal] != INFINITY:
-            continue
-        bounds[goal] = bound
-        for user in users[goal]:
-            waiting[user] -= 1
-            if waiting[user] == 0 and bounds[provides[user]] == INFINITY:
-                heapq.heappush(heap, (costs[user] + bound, user))
-    return bounds
 
 
 def tree_bound(program: ExtractionProgram) -> float:

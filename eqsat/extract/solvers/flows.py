@@ -78,9 +78,7 @@ class Network:
         queue = deque([start])
         while queue and SINK not in before and len(before) <= MOST_VISITED:
             vertex = queue.popleft()
-            if vertex not in residual:
-                residual[vertex] = {}
-            left = residual[vertex]
+            left = residual.setdefault(vertex, {})
             for target, capacity in self.capacities(vertex).items():
                 left.setdefault(target, capacity)
             for target, capacity in left.items():
@@ -125,11 +123,11 @@ def flow_cuts(model: IntegerProgram, values: Values, depth: Sequence[float]) -> 
     `depth` are the dearest-operand bounds of the goals.
     """
     network = Network(model, values, depth)
-    found = []
+    bottlenecks = []
     for goal, members in enumerate(model.program.by_goal):
         if sum(values[option] > TOLERANCE for option in members) > 1:
-            found += _bottleneck(network, goal)
-    return [row for _, _, row in sorted(found, key=lambda item: item[:2])[:MOST_CUTS]]
+            bottlenecks += _bottleneck(network, goal)
+    return [row for _, _, row in sorted(bottlenecks, key=lambda item: item[:2])[:MOST_CUTS]]
 
 
 def _bottleneck(network: Network, goal: int) -> list[tuple[float, int, Row]]:

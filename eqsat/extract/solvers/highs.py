@@ -10,13 +10,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+from weakref import ref
 
 import numpy as np
 
 from eqsat.errors import ExtractionError
 from eqsat.extract.solvers.model import IntegerProgram, Row, Values
 from eqsat.system.deadline import Deadline, current
+
+Progress = Callable[[float, float], None]
+Searching = TypeVar("Searching")
 
 RESTART_OPTIONS = 1000
 """Options above which HiGHS may reduce the program anew after its root node; below, branching is faster."""
@@ -79,6 +83,24 @@ class Clock:
             yield
         finally:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def reporter(
+    search: Searching, standing: Callable[[Searching], tuple[float, float] | None], progress: Progress | None
+) -> Callable[[], None]:
+    """A function that calls `progress` whenever the cost or the bound, the `standing` of a search, has improved."""
+    last = (math.inf, -1.0)
+    searched = ref(search)  # a cycle would keep the e-graph, which only its own thread may free
+
+    def report() -> None:
+        nonlocal last
+        search = searched()
+        now = None if search is None or progress is None else standing(search)
+        if progress is not None and now is not None and (now[0] < last[0] or now[1] > last[1]):
+            last = now
+            progress(*now)
+
+    return report
 
 
 @dataclass(slots=True)
@@ -174,8 +196,8 @@ class Solver:
     ) -> SolverOutcome:
         """Solve the integer program from a warm start, with at most `nodes` branch-and-bound nodes.
 
-        `watch` is called while it runs, and says whether what is known is enough; `see` with better solutions. The
-        bound is that at the end: what HiGHS calls its bound on the way has been above the optimum.
+        `watch` is called while it runs, and says whether the known solution is enough; `see` with better ones. The
+        bound is that at the end: the bound that HiGHS reports on the way has been above the optimum.
         """
         count = self._binary
         kind = np.full(count, int(self._highspy.HighsVarType.kInteger), dtype=np.uint8)
@@ -192,8 +214,8 @@ class Solver:
             return SolverOutcome(False, -float("inf"), self._found)
         info = self._highs.getInfo()
         status = self._highs.getModelStatus()
-        found = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
-        values = np.array(self._highs.getSolution().col_value) if found else np.zeros(0)
+        is_feasible = info.primal_solution_status == self._highspy.SolutionStatus.kSolutionStatusFeasible
+        values = np.array(self._highs.getSolution().col_value) if is_feasible else np.zeros(0)
         if status == self._highspy.HighsModelStatus.kInfeasible:
             return SolverOutcome(False, float("inf"))
         finished = status == self._highspy.HighsModelStatus.kOptimal

@@ -21,19 +21,19 @@ def landmarks(program: ExtractionProgram, candidates: Iterable[int]) -> list[int
     own = [0] * program.goals
     for place, goal in enumerate(wanted):
         own[goal] = 1 << place
-    found = _propagate(program, own)
-    if found is None:
+    below = _propagate(program, own)
+    if below is None:
         return []
     shared = 0
     for root in program.roots:
-        shared |= found[root] or 0
+        shared |= below[root] or 0
     return [goal for goal in wanted if own[goal] & shared]
 
 
 def _propagate(program: ExtractionProgram, own: list[int]) -> list[int | None] | None:
     """For every goal its landmarks, None where no choice provides it; None instead of the list after too many steps."""
     needs, provides, users = program.needs, program.provides, program.users()
-    found: list[int | None] = [None] * program.goals
+    below: list[int | None] = [None] * program.goals
     waiting = [len(n) for n in needs]
     queue = deque(option for option, count in enumerate(waiting) if count == 0)
     queued = [count == 0 for count in waiting]
@@ -45,19 +45,19 @@ def _propagate(program: ExtractionProgram, own: list[int]) -> list[int | None] |
         option = queue.popleft()
         queued[option] = False
         goal = provides[option]
-        mine, first = own[goal], found[goal] is None
+        mine, first = own[goal], below[goal] is None
         for need in needs[option]:
-            mine |= found[need] or 0
-        before = found[goal]
+            mine |= below[need] or 0
+        before = below[goal]
         if before is not None:
             mine &= before
             if mine == before:
                 continue
-        found[goal] = mine
+        below[goal] = mine
         for user in users[goal]:
             if first:
                 waiting[user] -= 1
             if waiting[user] == 0 and not queued[user]:
                 queued[user] = True
                 queue.append(user)
-    return found
+    return below

@@ -13,6 +13,7 @@ is made. Without these rows the relaxation splits every class among its states a
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eqsat.extract.problem.program import Choice, ExtractionProgram, components, unfounded
+from eqsat.extract.solvers.bounds import Ascent, dual_ascent
 
 Row = tuple[tuple[int, ...], tuple[float, ...], float]
 """Columns, coefficients, upper bound (rows are <=)."""
@@ -52,21 +54,23 @@ class IntegerProgram:
         self.binary = options
         self._users, self._roots = program.users(), set(program.roots)
         self.upper = [1.0] * (options + program.goals)
-        self.component = components(
-            [{need for o in members for need in program.needs[o]} for members in program.by_goal]
-        )
+        self.component = components(program.successors())
         for goal, members in enumerate(program.by_goal):
             self.equal.append(((*members, self.goal(goal)), (1.0,) * len(members) + (-1.0,), 0.0))
-            using: dict[int, list[int]] = defaultdict(list)
-            for option in members:
-                for need in program.needs[option]:
-                    using[need].append(option)
-            for need, users in using.items():
+            for need, users in self._using(goal).items():
                 self.rows.append(((*users, self.goal(need)), (1.0,) * len(users) + (-1.0,), 0.0))
 
     def goal(self, goal: int) -> int:
         """The column of a goal."""
         return len(self.program.provides) + goal
+
+    def _using(self, goal: int) -> dict[int, list[int]]:
+        """The goals that options of a goal need, each with these options."""
+        using: dict[int, list[int]] = defaultdict(list)
+        for option in self.program.by_goal[goal]:
+            for need in self.program.needs[option]:
+                using[need].append(option)
+        return using
 
     def column(self, upper: float = 1.0) -> int:
         """A new continuous column from 0 to `upper`."""
@@ -107,26 +111,23 @@ class IntegerProgram:
     def order(self, cuts: list[Row]) -> bool:
         """Add order variables where `cuts` had to forbid cycles; False if they are there already.
 
-        In such a strongly connected component, what an option needs comes before what it provides.
+        In such a strongly connected component, the needs of an option come before the goal it provides.
         """
         provides = self.program.provides
-        found = {self.component[provides[row[0][0]]] for row in cuts} - self.ordered
-        self.ordered |= found
-        for component in sorted(found):
+        cyclic = {self.component[provides[row[0][0]]] for row in cuts} - self.ordered
+        self.ordered |= cyclic
+        for component in sorted(cyclic):
             members = [goal for goal, mine in enumerate(self.component) if mine == component]
             size = float(len(members))
             place = {goal: self.column(size) for goal in members}
             for goal in members:
                 self._precede(goal, place, size)
-        return bool(found)
+        return bool(cyclic)
 
     def _precede(self, goal: int, place: dict[int, int], size: float) -> None:
-        using: dict[int, list[int]] = defaultdict(list)
-        for option in self.program.by_goal[goal]:
-            for need in self.program.needs[option]:
-                if need in place:
-                    using[need].append(option)
-        for need, options in using.items():
+        for need, options in self._using(goal).items():
+            if need not in place:
+                continue
             columns = (place[need], place[goal], *options)
             self.rows.append((columns, (1.0, -1.0) + (size + 1.0,) * len(options), size))
 
@@ -137,13 +138,12 @@ class IntegerProgram:
 
     def break_pairs(self) -> list[Row]:
         """Cuts for all pairs of goals that can need each other."""
-        program, found = self.program, []
-        below = [{need for o in members for need in program.needs[o]} for members in program.by_goal]
+        below, cuts = self.program.successors(), []
         for goal, needs in enumerate(below):
             for need in needs:
                 if need > goal and goal in below[need]:
-                    found += self.cut({goal, need})
-        return found
+                    cuts += self.cut({goal, need})
+        return cuts
 
     def cover(self, supports: list[tuple[int, ...]], values: Values | None = None) -> list[Row]:
         """Rows that ask for one option of every support; only those that `values` violate, if given."""
@@ -155,9 +155,9 @@ class IntegerProgram:
 
     def discard(self, options: Iterable[int]) -> list[int]:
         """Take options out that no better choice uses; return those that were still in."""
-        found = sorted(set(options) - self.gone)
-        self.gone.update(found)
-        return found
+        fresh = sorted(set(options) - self.gone)
+        self.gone.update(fresh)
+        return fresh
 
     def require(self, goals: Iterable[int]) -> list[Row]:
         """Rows that ask for an option of every goal, and for one that needs it, of goals that every choice provides."""
@@ -171,12 +171,12 @@ class IntegerProgram:
         by options that lead nowhere.
         """
         options = len(self.program.provides)
-        found = []
+        rows = []
         for goal in np.flatnonzero(values[options : options + self.program.goals] > 10 * TOLERANCE).tolist():
             users = self._users[goal]
             if goal not in self._roots and values[users].sum() < values[self.goal(goal)] - 10 * TOLERANCE:
-                found.append(((*users, self.goal(goal)), (-1.0,) * len(users) + (1.0,), 0.0))
-        return found
+                rows.append(((*users, self.goal(goal)), (-1.0,) * len(users) + (1.0,), 0.0))
+        return rows
 
     def cut(self, loop: set[int]) -> list[Row]:
         """The loop formulas of a set of goals, for every goal in it."""
@@ -187,7 +187,7 @@ class IntegerProgram:
             for option in program.by_goal[goal]
             if loop.isdisjoint(program.needs[option])
         ]
-        found = []
+        rows = []
         for goal in sorted(loop):
             own = set(program.by_goal[goal])
             others = tuple(option for option in support if option not in own)
@@ -195,8 +195,8 @@ class IntegerProgram:
             key = (goal, tuple(sorted(loop)))
             if inner and key not in self.cuts:
                 self.cuts.add(key)
-                found.append((inner + others, (1.0,) * len(inner) + (-1.0,) * len(others), 0.0))
-        return found
+                rows.append((inner + others, (1.0,) * len(inner) + (-1.0,) * len(others), 0.0))
+        return rows
 
     def cut_choice(self, choice: Choice) -> list[Row]:
         """Cuts that forbid the cycles of a choice; none if it is acyclic."""
@@ -218,12 +218,12 @@ class IntegerProgram:
             )
             for goal in weak
         }
-        found = []
+        violated = []
         for loop in _loops(support):
             for row in self.cut(loop):
                 if sum(values[c] * a for c, a in zip(row[0], row[1], strict=True)) > 10 * TOLERANCE:
-                    found.append(row)
-        return found[:MOST_CUTS]
+                    violated.append(row)
+        return violated[:MOST_CUTS]
 
 
 def _cyclic(program: ExtractionProgram, component: list[int]) -> list[int]:
@@ -273,3 +273,49 @@ def _loops(support: dict[int, list[int]]) -> list[set[int]]:
     for goal, index in number.items():
         members[component[index]].add(goal)
     return [loop for loop in members.values() if len(loop) > 1]
+
+
+@dataclass(slots=True)
+class Relaxed:
+    """The solved relaxation of a program: its bound, and its solution by column."""
+
+    ascent: Ascent
+    values: Values
+
+
+def selected(program: ExtractionProgram, values: Values) -> Choice:
+    """For every goal the option of largest value."""
+    return {
+        goal: max(members, key=lambda option: (values[option], -option))
+        for goal, members in enumerate(program.by_goal)
+        if members
+    }
+
+
+def reduced_costs(model: IntegerProgram, duals: Values) -> list[float]:
+    """The reduced cost of every option and its goal: its part in the bound of the relaxation with these duals.
+
+    The bound has those of the roots in it already, as roots are always there.
+    """
+    spare = duals.clip(0.0)
+    spare[[model.goal(root) for root in model.program.roots]] = 0.0
+    return [float(spare[o] + spare[model.goal(goal)]) for o, goal in enumerate(model.program.provides)]
+
+
+def repairs(model: IntegerProgram, choice: Choice) -> list[Row]:
+    """Cuts that forbid the cycles of a choice: loop formulas, and supports that it leaves without an option."""
+    cuts = model.cut_choice(choice)
+    if not cuts:
+        return []
+    used = set(choice.values())
+    least = max(model.program.costs) / 100
+    costs = [0.0 if o in used else cost + least for o, cost in enumerate(model.program.costs)]
+    return cuts + model.cover(dual_ascent(model.program, costs, rounds=30).supports)
+
+
+def scaling(cost: float) -> float:
+    """A power of two that brings costs to the thousands, where HiGHS's tolerances are harmless."""
+    if cost <= 0:
+        return 1.0
+    # The exponents of costs and of reduced costs stay far inside those of floating-point numbers.
+    return float(2.0 ** min(max(round(10.0 - math.log2(cost)), -900), 900))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import defaultdict
 from collections.abc import Iterator
 
-from eqsat.extract.problem.program import Choice, ExtractionProgram, unfounded
+from eqsat.extract.problem.program import Choice, ExtractionProgram, operands_first, unfounded
 from eqsat.extract.solvers.model import TOLERANCE, Values
 from eqsat.extract.solvers.presolve import Presolved
 from eqsat.extract.solvers.search import IlpSearch
@@ -53,8 +52,9 @@ def _window(
     search: IlpSearch, small: ExtractionProgram, known: Choice, free: set[int], broken: set[int]
 ) -> Choice | None:
     """A better choice that differs from `known` in the goals `free` only."""
-    near, kept = confine(small, known, free)
-    number = {option: index for index, option in enumerate(kept)}
+    options = [option for option, goal in enumerate(small.provides) if goal in free or known.get(goal) == option]
+    near = small.restricted(options)
+    number = {option: index for index, option in enumerate(options)}
     start = {goal: number[option] for goal, option in known.items()}
     child = search.child(near, start, broken, search.clock, WINDOW_GAP)
     child.nodes = WINDOW_NODES
@@ -64,26 +64,12 @@ def _window(
     best = child.best()
     if child.cost >= before * (1 - BETTER):
         return None
-    return {goal: kept[option] for goal, option in best.items()}
-
-
-def ordered(program: ExtractionProgram, choice: Choice) -> list[int]:
-    """The goals of a closed acyclic choice, operands first."""
-    done: dict[int, None] = {}
-    stack = [(root, False) for root in reversed(program.roots)]
-    while stack:
-        goal, leave = stack.pop()
-        if leave:
-            done[goal] = None
-        elif goal not in done:
-            stack.append((goal, True))
-            stack += [(need, False) for need in program.needs[choice[goal]] if need not in done]
-    return list(done)
+    return {goal: options[option] for goal, option in best.items()}
 
 
 def windows(program: ExtractionProgram, choice: Choice) -> Iterator[set[int]]:
     """Sets of goals to set free, half overlapping, along the order of the choice."""
-    order = ordered(program, choice)
+    order = operands_first(reversed(program.roots), lambda goal: program.needs[choice[goal]])
     classes: dict[int, list[int]] = defaultdict(list)
     for goal, group in enumerate(program.groups):
         classes[group].append(goal)
@@ -114,19 +100,3 @@ def _release(
             break
         stack += [need for option in program.by_goal[goal] for need in program.needs[option]]
     return opened
-
-
-def confine(program: ExtractionProgram, choice: Choice, free: set[int]) -> tuple[ExtractionProgram, list[int]]:
-    """The program with only the chosen options outside `free`, and the options it is made of."""
-    kept = [option for option, goal in enumerate(program.provides) if goal in free or choice.get(goal) == option]
-    return restrict(program, kept), kept
-
-
-def restrict(program: ExtractionProgram, kept: list[int]) -> ExtractionProgram:
-    """The program with the options `kept` only."""
-    return dataclasses.replace(
-        program,
-        provides=[program.provides[option] for option in kept],
-        needs=[program.needs[option] for option in kept],
-        costs=[program.costs[option] for option in kept],
-    )

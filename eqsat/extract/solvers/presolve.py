@@ -6,12 +6,16 @@ below them, and a goal that is contracted leaves its operands behind in the opti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from eqsat.extract.problem.program import Choice, ExtractionProgram, components, derivable
-from eqsat.extract.solvers.dominance import Dominance
+from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_trees, closure, components, derivable
 from eqsat.system.deadline import spend
+
+MOST_PAIRS = 200
+"""An option is compared with at most this many cheaper ones that need something besides, and per operand."""
 
 
 @dataclass(slots=True)
@@ -38,20 +42,14 @@ class Presolved:
     def shrink(self, choice: Choice) -> Choice | None:
         """The choice of the smaller program that expands to this one, where there is one."""
         wanted = set(choice.values())
-        found: Choice = {}
+        smaller: Choice = {}
         for option, parts in enumerate(self.parts):
             if wanted.issuperset(parts):
-                found.setdefault(self.program.provides[option], option)
-        stack, used = list(self.program.roots), Choice()
-        while stack:
-            goal = stack.pop()
-            if goal in used:
-                continue
-            if goal not in found:
-                return None
-            used[goal] = found[goal]
-            stack.extend(self.program.needs[found[goal]])
-        return used
+                smaller.setdefault(self.program.provides[option], option)
+        try:
+            return closure(self.program, smaller, self.program.roots)
+        except KeyError:
+            return None
 
 
 def presolve(
@@ -64,7 +62,7 @@ def presolve(
     """Reduce `program` with the options `without` left out, until nothing changes, `passes` are done or `stop`()."""
     work = _ReducedProgram(program, without, stop)
     work.broken.update(broken)
-    steps = work.prune, work.settle_free, work.settle_roots, work.contract, work.part_roots, work.drop_dominated
+    steps = work.prune, work.take_free, work.take_only_options, work.contract, work.part_roots, work.drop_dominated
     for _ in range(passes):
         work.changed = False
         for step in steps:
@@ -168,7 +166,7 @@ class _ReducedProgram:
             if self.provides[option] not in reached:
                 self.drop(option)
 
-    def settle_free(self) -> None:
+    def take_free(self) -> None:
         """Take every goal with an option that costs and needs nothing, and forget it."""
         users, table = self.users(), self.by_goal()
         ready = [o for o in self.alive() if not self.needs[o] and self.costs[o] == 0]
@@ -198,7 +196,7 @@ class _ReducedProgram:
         groups = self.original.groups
         self.broken.update(groups[self.original.provides[part]] for part in self.parts[option])
 
-    def settle_roots(self) -> None:
+    def take_only_options(self) -> None:
         """Take the only option of a root; the goals it needs become roots."""
         users, table = self.users(), self.by_goal()
         ready = sorted(self.roots)
@@ -269,7 +267,7 @@ class _ReducedProgram:
     def part_roots(self) -> None:
         """Forget that an option needs a root, where that need cannot be part of a cycle: a root is there anyway."""
         program, options = self.view()
-        component = components(_successors(program))
+        component = components(program.successors())
         for option in options:
             mine = component[self.provides[option]]
             needs = self.needs[option] or set()
@@ -309,5 +307,62 @@ class _ReducedProgram:
         return Presolved(self.original, smaller, parts, self.fixed, self.paid, self.broken)
 
 
-def _successors(program: ExtractionProgram) -> list[set[int]]:
-    return [{need for option in options for need in program.needs[option]} for options in program.by_goal]
+class Dominance:
+    """Finds dominated options of a program.
+
+    An option dominates another of the same goal if it costs no more together with the cheapest trees of the goals that
+    it needs besides; none of those may be able to reach the goal, or the stand-in could close a cycle.
+    """
+
+    def __init__(self, program: ExtractionProgram) -> None:
+        self.program = program
+        self.needs = [frozenset(needs) for needs in program.needs]
+        self.component = components(program.successors())
+        _, self.trees = cheapest_trees(program, program.costs)
+
+    def dominated(self, goals: Iterable[int], stop: Callable[[], bool]) -> Iterator[int]:
+        """The dominated options of `goals`; fewer where `stop` says so."""
+        for goal in goals:
+            if stop():
+                return
+            spend(1 + len(self.program.by_goal[goal]))
+            if len(self.program.by_goal[goal]) > 1:
+                yield from self._among(self.program.by_goal[goal])
+
+    def _among(self, members: Sequence[int]) -> Iterator[int]:
+        costs = self.program.costs
+        alike: dict[int, list[int]] = defaultdict(list)  # options kept, by their first operand
+        dearer: list[tuple[float, int]] = []  # options kept, by their cost with their cheapest operand's tree
+        for option in sorted(members, key=lambda o: (costs[o], len(self.needs[o]), o)):
+            if self._contains_one(option, alike) or self._pays_for_one(option, dearer):
+                yield option
+                continue
+            needs = self.program.needs[option]
+            alike[needs[0] if needs else -1].append(option)
+            if needs:
+                entry = (costs[option] + min(self.trees[need] for need in needs), option)
+                dearer.insert(bisect_right(dearer, entry), entry)
+
+    def _contains_one(self, option: int, alike: dict[int, list[int]]) -> bool:
+        """Return whether the needs of some cheaper option are among those of this one."""
+        if -1 in alike:
+            return True
+        mine = self.needs[option]
+        for need in self.program.needs[option]:
+            if any(self.needs[other] <= mine for other in alike.get(need, ())[:MOST_PAIRS]):
+                return True
+        return False
+
+    def _pays_for_one(self, option: int, dearer: list[tuple[float, int]]) -> bool:
+        """Return whether some cheaper option costs no more even with its additional needs."""
+        cost, mine = self.program.costs[option], self.needs[option]
+        place = self.component[self.program.provides[option]]
+        for least, other in dearer[:MOST_PAIRS]:
+            if least > cost:
+                return False
+            missing = self.needs[other] - mine
+            if self.program.costs[other] + sum(self.trees[need] for need in sorted(missing)) <= cost and all(
+                self.component[need] != place for need in missing
+            ):
+                return True
+        return False

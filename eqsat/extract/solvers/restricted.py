@@ -18,12 +18,12 @@ class Restricted:
         self.nodes = [
             i for i, n in enumerate(whole.nodes) if row[n.state] and all(row[state] for _, state in n.operands)
         ]
-        made = {whole.nodes[i].eclass for i in self.nodes}
+        provided = {whole.nodes[i].eclass for i in self.nodes}
         self.conversions = [
-            i for i, c in enumerate(whole.conversions) if row[c.source] and row[c.target] and c.eclass in made
+            i for i, c in enumerate(whole.conversions) if row[c.source] and row[c.target] and c.eclass in provided
         ]
-        held = all(state.layout == "row" for state in extraction.boundary.values())
-        self.is_smaller = held and len(self.nodes) < len(whole.nodes)
+        boundary_fits = all(state.layout == "row" for state in extraction.boundary.values())
+        self.is_smaller = boundary_fits and len(self.nodes) < len(whole.nodes)
         self._whole = whole
 
     @property

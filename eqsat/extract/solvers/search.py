@@ -7,18 +7,17 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
-from weakref import ref
+from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, pieces, total, unfounded
-from eqsat.extract.solvers.bounds import Ascent, dual_ascent, path_bounds, ruled_out
+from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, path_bounds, pieces, total, unfounded
+from eqsat.extract.solvers.bounds import Ascent, dual_ascent, ruled_out
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy
-from eqsat.extract.solvers.highs import Clock, Solver
+from eqsat.extract.solvers.highs import Clock, Progress, Solver, reporter
 from eqsat.extract.solvers.landmarks import landmarks
-from eqsat.extract.solvers.model import IntegerProgram, Row, Values
-from eqsat.extract.solvers.points import Relaxed, reduced_costs, repairs, scaling, selected
+from eqsat.extract.solvers.model import IntegerProgram, Relaxed, Row, Values, reduced_costs, repairs, scaling, selected
 from eqsat.extract.solvers.presolve import Presolved, compose, presolve
 
 SLACK = 1e-9
@@ -42,11 +41,11 @@ FAIR_GAIN = 0.05
 SLOW_ROUNDS = 2
 """Rounds that close less, after which flow cuts are no longer looked for."""
 
-Progress = Callable[[float, float], None]
 #: Offers a search better choices and bounds of a program, given its model and the solution of the relaxation.
 Improver = Callable[["IlpSearch", Presolved, IntegerProgram, Relaxed], None]
 
 
+@dataclass(eq=False)
 class IlpSearch:
     """The search for one program: its best choice and bound, at any moment, and the searches of its parts.
 
@@ -54,54 +53,33 @@ class IlpSearch:
     choices and bounds.
     """
 
-    def __init__(
-        self,
-        program: ExtractionProgram,
-        choice: Choice,
-        clock: Clock,
-        relative_gap: float,
-        seed: int,
-        broken: set[int],
-        *,
-        improve: Improver | None = None,
-        nodes: int | None = None,
-    ) -> None:
-        self.program = program
-        self.clock = clock
-        self.relative_gap = relative_gap
-        self.seed = seed
-        self.broken = broken
-        self.improve = improve
-        self.nodes = nodes
-        self.choice = choice
-        self.cost = total(program, choice)
-        self.cutoff = math.inf
-        self.floor = 0.0
-        self.reduction: Presolved | None = None
-        self.parts: list[IlpSearch] = []
-        self._ascent: tuple[ExtractionProgram, Ascent] | None = None
-        self.report: Callable[[], None] = lambda: None
+    program: ExtractionProgram
+    choice: Choice
+    clock: Clock
+    relative_gap: float
+    seed: int
+    broken: set[int]
+    improve: Improver | None = None
+    nodes: int | None = None
+    cutoff: float = math.inf
+    floor: float = 0.0
+    reduction: Presolved | None = None
+    parts: list[IlpSearch] = field(default_factory=list)
+    report: Callable[[], None] = lambda: None
+    _ascent: tuple[ExtractionProgram, Ascent] | None = None
+
+    def __post_init__(self) -> None:
+        self.cost = total(self.program, self.choice)
 
     def watch(self, progress: Progress | None) -> None:
-        """Calls `progress` whenever the cost or the bound has improved."""
-        if progress is None:
-            return
-        last = (float("inf"), -1.0)
-        searched = ref(self)  # a cycle would keep the e-graph, which only its own thread may free
+        """Call `progress` whenever the cost or the bound has improved."""
+        self.report = reporter(self, IlpSearch._standing, progress)
+        self.report()
 
-        def report() -> None:
-            nonlocal last
-            search = searched()
-            if search is None:
-                return
-            now = (total(search.program, search.best()), search.bound())
-            now = (now[0], min(now))
-            if now[0] < last[0] or now[1] > last[1]:
-                last = now
-                progress(*now)
-
-        self.report = report
-        report()
+    def _standing(self) -> tuple[float, float]:
+        """The cost and the bound, which rounding may put above it."""
+        cost = total(self.program, self.best())
+        return cost, min(cost, self.bound())
 
     def best(self) -> Choice:
         """The best choice known, parts included."""
@@ -137,22 +115,22 @@ class IlpSearch:
         return self.bound() >= self.aim() * (1 - max(self.relative_gap, SLACK))
 
     def offer(self, choice: Choice) -> None:
-        """Takes a choice if it is better than the best so far."""
+        """Take a choice if it is better than the best so far."""
         choice = closure(self.program, choice, self.program.roots)
         cost = total(self.program, choice)
         if cost < self.cost and not unfounded(self.program, choice):
             self.choice, self.cost = choice, cost
 
     def lift(self, bound: float) -> None:
-        """Takes a bound if it is better than the best so far."""
+        """Take a bound if it is better than the best so far."""
         self.floor = max(self.floor, bound)
 
     def run(self) -> None:
-        """Reduces, splits, and solves, until optimal or stopped."""
+        """Reduce, split, and solve, until optimal or stopped."""
         self.solve_reduced(presolve(self.program, broken=self.broken, stop=self.clock.stop))
 
     def solve_reduced(self, reduction: Presolved) -> None:
-        """Reduces further, and solves what is left, in parts if it is not connected."""
+        """Reduce further, and solve the rest, in parts if it is not connected."""
         reduction = self._reduce(reduction)
         self.report()
         if self.done() or self.clock.stop():
@@ -174,7 +152,7 @@ class IlpSearch:
             self.report()
 
     def _reduce(self, reduction: Presolved) -> Presolved:
-        """Presolve, dual ascent and what it rules out, until nothing is left or nothing changes."""
+        """Presolve, dual ascent and the options it rules out, until nothing is left or nothing changes."""
         while True:
             self.reduction = reduction
             small = reduction.program
@@ -233,7 +211,7 @@ class IlpSearch:
                 solver.add(cuts)
 
     def _shrunk(self, reduction: Presolved, model: IntegerProgram, relaxed: Relaxed) -> bool:
-        """Goes on with a smaller program where what the relaxation rules out makes it clearly smaller."""
+        """Go on with the options that the relaxation leaves, where those are clearly fewer."""
         out = sorted(model.gone.union(self._out(reduction, relaxed.ascent)))
         if len(out) < CLEARLY * len(reduction.program.provides):
             return False
@@ -244,7 +222,7 @@ class IlpSearch:
         return ruled_out(reduction.program, ascent, self.aim() * (1 - SLACK) - reduction.paid)
 
     def _relaxation(self, reduction: Presolved, model: IntegerProgram, solver: Solver, scale: float) -> Relaxed | None:
-        """Solves the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
+        """Solve the relaxation with cuts until none is violated; its bound, or None where that ended the search."""
         small = reduction.program
         depth = path_bounds(small, small.users(), small.costs)
         best = Relaxed(Ascent(0.0, [0.0] * len(small.costs), []), np.zeros(len(model.upper)))
@@ -312,7 +290,7 @@ class IlpSearch:
         return repairs(model, closure(model.program, choice, model.program.roots)), outcome.finished
 
     def _improve(self, reduction: Presolved, choice: Choice) -> None:
-        """Offers a choice if it is acyclic, and greedy choices that prefer its options."""
+        """Offer a choice if it is acyclic, and greedy choices that prefer its options."""
         small = reduction.program
         used = closure(small, choice, small.roots)
         if not unfounded(small, used):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.costs.model.cost import Cost
@@ -11,12 +11,11 @@ from eqsat.egraph.decode import Decoded, decode, fold_derived
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Goal
+from eqsat.extract.problem.program import operands_first
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.pricing import Split
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.terms.graph import Graph, Node
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
-from eqsat.language.terms.state import PLAIN, State
+from eqsat.language.terms import PLAIN, Conversion, Graph, Held, Kernel, Node, Plan, State, Step
 from eqsat.system.deadline import check
 
 
@@ -115,50 +114,37 @@ class _Assembly:
                 types[name] = self.extraction.snapshot.nodes[position].types[0]
                 outputs.append(name)
             known = sorted({nodes[i].name for i in places if nodes[i].name})
-            made = Node("split", nodes[places[0]].inputs, tuple(outputs), split.attrs, known[0] if known else "")
-            nodes[places[0]] = made
+            joined = Node("split", nodes[places[0]].inputs, tuple(outputs), split.attrs, known[0] if known else "")
+            nodes[places[0]] = joined
             gone.update(places[1:])
         return replace(graph, nodes=tuple(n for i, n in enumerate(nodes) if i not in gone), types=types)
 
     def _roots(self) -> list[Goal]:
         """The goal of each output, in their order."""
         boundary = self.extraction.boundary
-        found = self.extraction.snapshot.roots.items()
-        return [(self.index[k], self.state[boundary.get(name, PLAIN)]) for name, k in found]
+        outputs = self.extraction.snapshot.roots.items()
+        return [(self.index[k], self.state[boundary.get(name, PLAIN)]) for name, k in outputs]
 
     def _target(self, conversion: int) -> Goal:
-        found = self.extraction.problem.conversions[conversion]
-        return found.eclass, found.target
+        changed = self.extraction.problem.conversions[conversion]
+        return changed.eclass, changed.target
 
     def _needs(self, goal: Goal, converted: dict[Goal, int]) -> tuple[Goal, ...]:
         if goal in converted:
             return ((goal[0], self.extraction.problem.conversions[converted[goal]].source),)
         return self.extraction.problem.nodes[self.solution.chosen[goal]].operands
 
-    def _order(self, converted: dict[Goal, int]) -> Iterator[Goal]:
+    def _order(self, converted: dict[Goal, int]) -> Sequence[Goal]:
         """The goals of the solution, operands first: as scheduled, where the solution says so."""
-        if self.solution.schedule:
-            yield from self.solution.schedule
-            return
-        done: set[Goal] = set()
-        stack = [(goal, False) for goal in reversed(list(dict.fromkeys(self._roots())))]
-        while stack:
-            goal, leave = stack.pop()
-            if goal in done:
-                continue
-            if leave:
-                done.add(goal)
-                yield goal
-                continue
-            stack.append((goal, True))
-            stack += [(need, False) for need in reversed(self._needs(goal, converted)) if need not in done]
+        roots = reversed(list(dict.fromkeys(self._roots())))
+        return self.solution.schedule or operands_first(roots, lambda goal: reversed(self._needs(goal, converted)))
 
     def _convert(self, goal: Goal, conversion: int) -> None:
-        states, found = self.extraction.states, self.extraction.problem.conversions[conversion]
-        instance = self.held[goal[0], found.source]
+        states, changed = self.extraction.states, self.extraction.problem.conversions[conversion]
+        instance = self.held[goal[0], changed.source]
         self.held[goal] = instance
         cost = self.extraction.conversions[conversion]
-        self.made.append(_Made(None, cost, (), (), (instance, states[found.target]), states[found.source]))
+        self.made.append(_Made(None, cost, (), (), (instance, states[changed.target]), states[changed.source]))
 
     def _run(self, goal: Goal, option: KernelOption) -> None:
         """The instances of a kernel's e-nodes, made from those that hold its operands."""

@@ -105,11 +105,11 @@ class _KeyList:
         for option in sorted(self._ranked(), key=lambda option: not self._attends(option)):
             if len(keys) >= most:
                 break
-            made = members(
+            operators = members(
                 self.extraction.snapshot, self.pricing, option.positions, option.implementations, option.links
             )
-            for length in range(len(made) if self._attends(option) else 2, len(made) + 1):
-                key = self.model.fused_key(made[:length])
+            for length in range(len(operators) if self._attends(option) else 2, len(operators) + 1):
+                key = self.model.fused_key(operators[:length])
                 if len(keys) < most and all(m.is_measurable for m in key.members):
                     keys.setdefault(key)
         return tuple(keys)
@@ -119,14 +119,14 @@ class _KeyList:
 
     def _ranked(self) -> list[KernelOption]:
         """Chains of the original graph, plain ones, the cheapest of each class, and those that save most, first."""
-        found = [option for option in self.extraction.options if option.split is None and len(option.positions) > 1]
+        fused = [option for option in self.extraction.options if option.split is None and len(option.positions) > 1]
         places: dict[int, int] = {}
         ranks: list[tuple[bool, bool, int, float, int, KernelOption]] = []
-        for option in sorted(found, key=lambda option: (option.cost.seconds, option.positions)):
+        for option in sorted(fused, key=lambda option: (option.cost.seconds, option.positions)):
             given = all(self.nodes[position].original is not None for position in option.positions)
             plain = all(one.is_plain for one in option.implementations)
-            made = self.nodes[option.positions[-1]].eclass
-            place = places[made] = places.get(made, -1) + 1
+            eclass = self.nodes[option.positions[-1]].eclass
+            place = places[eclass] = places.get(eclass, -1) + 1
             alone = sum(
                 self.pricing.operator(position, how)[1].seconds
                 for position, how in zip(option.positions, option.implementations, strict=True)

@@ -9,8 +9,7 @@ from eqsat.costs.kernels.fusion import MOST_FUSED, FusedOperator, fuses
 from eqsat.costs.model.cost import Cost
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.pricing import Pricing
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import State
+from eqsat.language.terms import Implementation, State
 from eqsat.system.deadline import check
 
 #: Chains of one kind that end in one class in one state, of each length: those that cost least.
@@ -63,9 +62,9 @@ def chains(
                     chain = _joined(snapshot, pricing, tail, head)
                     if chain is not None:
                         longer.setdefault((node.eclass, result), []).append(chain)
-        tails = {end: _cheapest(found) for end, found in longer.items()}
-        for kept in tails.values():
-            yield from kept
+        tails = {end: _cheapest(joined) for end, joined in longer.items()}
+        for cheapest in tails.values():
+            yield from cheapest
 
 
 def _cheapest(chains: Sequence[FusedChain]) -> list[FusedChain]:
@@ -75,47 +74,47 @@ def _cheapest(chains: Sequence[FusedChain]) -> list[FusedChain]:
     """
     kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
     for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
-        found = kinds.setdefault(chain.kind, {})
-        if len(found) < _MOST_CHAINS:
-            found.setdefault(frozenset(chain.operands), chain)
-    return [chain for found in kinds.values() for chain in found.values()]
+        alike = kinds.setdefault(chain.kind, {})
+        if len(alike) < _MOST_CHAINS:
+            alike.setdefault(frozenset(chain.operands), chain)
+    return [chain for alike in kinds.values() for chain in alike.values()]
 
 
 def _by_state(singles: Sequence[FusedChain]) -> dict[tuple[int, State], list[FusedChain]]:
     """The beginnings by the class and state of their results."""
-    found: dict[tuple[int, State], list[FusedChain]] = {}
+    beginnings: dict[tuple[int, State], list[FusedChain]] = {}
     for single in singles:
-        found.setdefault((single.eclass, single.implementations[-1].result), []).append(single)
-    return found
+        beginnings.setdefault((single.eclass, single.implementations[-1].result), []).append(single)
+    return beginnings
 
 
 def _singles(snapshot: Snapshot, implementations: Mapping[int, Sequence[Implementation]]) -> list[FusedChain]:
     """Every e-node alone, in each way, as the beginning of chains."""
-    found: list[FusedChain] = []
+    singles: list[FusedChain] = []
     for position, choices in implementations.items():
         node = snapshot.nodes[position]
         for implementation in choices:
             operands = tuple(zip(node.operands, implementation.operands, strict=True))
-            found.append(
+            singles.append(
                 FusedChain(
                     node.eclass, (position,), (implementation,), ((None,) * len(operands),), operands, Cost(), 0.0
                 )
             )
-    return found
+    return singles
 
 
 def _joined(snapshot: Snapshot, pricing: Pricing, tail: FusedChain, head: FusedChain) -> FusedChain | None:
     """A chain and the e-node that reads its result, as one kernel; None where that is not to be."""
-    made, (position,), (implementation,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
+    last, (position,), (implementation,) = snapshot.nodes[tail.positions[-1]], head.positions, head.implementations
     node = snapshot.nodes[position]
     inside = {snapshot.nodes[p].eclass for p in tail.positions}
     state = tail.implementations[-1].result
-    if not fuses(made.op, node.op) or node.eclass in inside or implementation.result != state:
+    if not fuses(last.op, node.op) or node.eclass in inside or implementation.result != state:
         return None
     links: list[int | None] = []
     outside: list[tuple[int, State]] = list(tail.operands)
     for operand, taken in zip(node.operands, implementation.operands, strict=True):
-        if operand == made.eclass and taken == state:
+        if operand == last.eclass and taken == state:
             links.append(len(tail.positions) - 1)
         elif operand in inside or operand == node.eclass:
             return None

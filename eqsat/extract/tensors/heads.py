@@ -12,8 +12,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.tensors.fused import FusedChain, member
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.language.onnx.fused.heads import moves_heads, splits_heads
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import PLAIN
+from eqsat.language.terms import PLAIN, Implementation
 from eqsat.runtime.onnxruntime.support import has_fused_kernel
 from eqsat.system.deadline import check
 
@@ -36,18 +35,18 @@ class _Operand:
 def attentions(snapshot: Snapshot, pricing: Pricing, offered: Collection[int]) -> Iterator[FusedChain]:
     """Each attention over joined heads as one kernel, where its time was measured.
 
-    From what is reshaped and transposed to heads, or from what three products with constants read, to the result joined
-    again. `offered` are the e-nodes that may be chosen, as positions.
+    From the tensor that is reshaped and transposed to heads, or read by three products with constants, to the result
+    joined again. `offered` are the e-nodes that may be chosen, as positions.
     """
     if pricing.model.cost is not None or not pricing.model.knows_fused_with("attention"):
         return
-    found = _Finding(snapshot, pricing, offered)
+    index = _Finding(snapshot, pricing, offered)
     for position in offered:
         node = snapshot.nodes[position]
         if node.op == "attention" and has_fused_kernel(node.op, node.attrs, pricing.types(node)):
             check()
-            for operands in found.operands(node):
-                yield from found.chains(position, operands)
+            for operands in index.operands(node):
+                yield from index.chains(position, operands)
 
 
 def members(
@@ -61,7 +60,7 @@ def members(
     if not any(snapshot.nodes[position].op == "attention" for position in positions):
         return [member(snapshot, pricing, *one) for one in zip(positions, implementations, links, strict=True)]
     first: dict[int, int] = {}
-    made: list[FusedOperator] = []
+    operators: list[FusedOperator] = []
     number = 0
     for position, way, linked in zip(positions, implementations, links, strict=True):
         node = snapshot.nodes[position]
@@ -71,8 +70,8 @@ def members(
             earlier = first.setdefault(operand, number) if shared else number
             same.append(None if earlier == number else earlier)
             number += 1
-        made.append(member(snapshot, pricing, position, way, linked, tuple(same)))
-    return made
+        operators.append(member(snapshot, pricing, position, way, linked, tuple(same)))
+    return operators
 
 
 def _fit_together(operands: Sequence[_Operand]) -> bool:
@@ -96,7 +95,7 @@ class _Finding:
     def operands(self, node: SnapshotNode) -> Iterator[list[list[_Operand]]]:
         """The makers of each operand of an attention: with products by constants, then without them."""
         makers = [list(itertools.islice(self._apart(operand), _MOST_MAKERS)) for operand in node.operands[:3]]
-        yield [[made for one in options for made in self._products(one)] for options in makers]
+        yield [[product for one in options for product in self._products(one)] for options in makers]
         yield makers
 
     def chains(self, position: int, options: Sequence[Sequence[_Operand]]) -> Iterator[FusedChain]:
@@ -104,9 +103,9 @@ class _Finding:
         ends = list(itertools.islice(self._joined(self.snapshot.nodes[position].eclass), _MOST_MAKERS))
         tried = itertools.product(*options)
         for operands in itertools.islice((o for o in tried if _fit_together(o)), _MOST_TRIED):
-            made = dict.fromkeys(place for one in operands for place in one.path)
+            before = dict.fromkeys(place for one in operands for place in one.path)
             for end in ends:
-                chain = self._chain([*made, position, *end])
+                chain = self._chain([*before, position, *end])
                 if chain is not None:
                     yield chain
 
@@ -141,8 +140,8 @@ class _Finding:
                 if node.op == "matmul":
                     inner.setdefault(position, (position,))
                 elif node.op == "add" and self._is_constant(node.operands[1 - first], 1):
-                    for made in self.makers[node.operands[first]]:
-                        inner.setdefault(made, (made, position))
+                    for factor in self.makers[node.operands[first]]:
+                        inner.setdefault(factor, (factor, position))
         for product, path in inner.items():
             node = self.snapshot.nodes[product]
             source = self.pricing.type(node.operands[0]) if node.op == "matmul" else None
@@ -166,12 +165,12 @@ class _Finding:
         links: list[tuple[int | None, ...]] = []
         outside: dict[tuple[int, object], None] = {}
         for index, node in enumerate(nodes):
-            made = tuple(place.get(operand) for operand in node.operands)
-            if any(link is not None and link >= index for link in made):
+            linked = tuple(place.get(operand) for operand in node.operands)
+            if any(link is not None and link >= index for link in linked):
                 return None
-            links.append(made)
+            links.append(linked)
             outside.update(
-                dict.fromkeys((k, PLAIN) for k, link in zip(node.operands, made, strict=True) if link is None)
+                dict.fromkeys((k, PLAIN) for k, link in zip(node.operands, linked, strict=True) if link is None)
             )
         implementations = tuple(Implementation((PLAIN,) * len(node.operands), PLAIN) for node in nodes)
         cost = self.pricing.model.fused(members(self.snapshot, self.pricing, positions, implementations, links))

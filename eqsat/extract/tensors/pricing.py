@@ -12,11 +12,8 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE as OPAQUE_NODE
+from eqsat.language.terms import PLAIN, Attrs, Implementation, State, TensorType
 
 #: Amount that a byte of derived weights adds to the objective: too little to matter, but it breaks ties for fewer
 #: bytes.
@@ -46,7 +43,7 @@ class Pricing:
 
     def __init__(self, snapshot: Snapshot, model: CostModel) -> None:
         self.snapshot, self.model = snapshot, model
-        self._ways: dict[Any, tuple[Implementation, ...]] = {}
+        self._implementations: dict[Any, tuple[Implementation, ...]] = {}
         self.derived = self._derived()
         self.splits = tuple(self._splits())
 
@@ -66,9 +63,9 @@ class Pricing:
         """The implementations of an e-node."""
         operands, results, const = tuple(self.types(node)), tuple(self.results(node)), tuple(self.constants(node))
         question = (node.op, node.attrs, operands, results, const)
-        if question not in self._ways:
-            self._ways[question] = implementations(node.op, node.attrs, operands, results, const, choices)
-        return self._ways[question]
+        if question not in self._implementations:
+            self._implementations[question] = implementations(node.op, node.attrs, operands, results, const, choices)
+        return self._implementations[question]
 
     def constant(self, leader: int, state: State = PLAIN) -> Priced:
         """A constant class held in a state."""

@@ -14,8 +14,7 @@ from eqsat.extract.problem.limits import Limit, Memory
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.ops import OPS
-from eqsat.language.terms.state import State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import State, TensorType
 
 
 def limited(
@@ -62,10 +61,10 @@ def _sizes(extraction: TensorProblem, model: CostModel) -> dict[tuple[int, int],
     for eclass, state in goals:
         split = splits.get(eclass)
         leader = extraction.leaders[eclass] if split is None else split.source
-        found = snapshot.classes[leader]
-        if found.constant:
+        eclass_facts = snapshot.classes[leader]
+        if eclass_facts.constant:
             continue
-        types = snapshot.nodes[found.nodes[0]].types
+        types = snapshot.nodes[eclass_facts.nodes[0]].types
         sizes[eclass, state] = float(sum(_bytes(t, extraction.states[state], model) for t in types))
     return sizes
 
@@ -73,8 +72,8 @@ def _sizes(extraction: TensorProblem, model: CostModel) -> dict[tuple[int, int],
 def _bytes(type: object, state: State, model: CostModel) -> int:
     if not isinstance(type, TensorType) or type.shape is None:
         return 0
-    held = state.typed(type)
-    return held.elements(model.sizes) * held.dtype.itemsize
+    stored = state.typed(type)
+    return stored.elements(model.sizes) * stored.dtype.itemsize
 
 
 def _aliases(extraction: TensorProblem) -> dict[int, tuple[int, int]]:

@@ -16,15 +16,13 @@ from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
+from eqsat.extract.problem.program import connected
 from eqsat.extract.tensors.fused import chains
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, Implementation, State, TensorType
 from eqsat.rewrites.rules.definitions import definition
 from eqsat.system.deadline import check, watched
 
@@ -71,17 +69,17 @@ class TensorProblem:
 
     def original(self) -> list[int]:
         """The nodes of the problem that stand for the original graph, run as it says."""
-        found = []
+        originals = []
         for index, option in enumerate(self.options):
             plain = option.split is not None or len(option.positions) == 1
             nodes = [self.snapshot.nodes[position] for position in option.positions]
             given = all(node.original is not None or node.op in _SOURCES for node in nodes)
-            # Inputs come as the caller holds them, and what is known before the program runs is held in any state.
+            # Inputs come as the caller holds them, and constants are held in any state.
             there = not self.problem.nodes[index].operands
             plain = plain and all(i.is_plain for i in option.implementations) and not self.problem.nodes[index].state
             if there or (plain and given):
-                found.append(index)
-        return found
+                originals.append(index)
+        return originals
 
 
 def tensor_problem(
@@ -207,15 +205,15 @@ class _ProblemBuilder:
 
     def _single_implementations(self) -> dict[int, list[Implementation]]:
         """The implementations offered of every e-node that is an operator on tensors, by its position."""
-        found: dict[int, list[Implementation]] = {}
+        offered: dict[int, list[Implementation]] = {}
         for option in watched(self.options):
             node = self.snapshot.nodes[option.positions[0]]
             if node.op in OPS and node.operands and len(node.types) == 1:
                 plain = Implementation((PLAIN,) * len(node.operands), PLAIN)
-                found.setdefault(option.positions[0], []).append(
+                offered.setdefault(option.positions[0], []).append(
                     option.implementations[0] if option.implementations else plain
                 )
-        return found
+        return offered
 
     def _drop_idle_layouts(self) -> None:
         """Drop the layouts that save nothing. This is exact: everything in them can be row-major at no greater cost.
@@ -240,20 +238,20 @@ class _ProblemBuilder:
             if all(row[s] for _, s in goals):
                 key = _without_layouts(option)
                 plain[key] = min(plain.get(key, math.inf), node.cost)
-        groups = _connected(len(self.leaders), touched)
+        groups = connected(len(self.leaders), touched)
         saves = [
             node.cost < plain.get(_without_layouts(option), math.inf) * (1 - _TIE)
             for node, option in watched(zip(self.nodes, self.options, strict=True))
         ]
         saving = {groups[self.index[leader]] for leader in self._bound()}
         saving |= {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
-        kept = [
+        useful = [
             index
             for index, node in enumerate(watched(self.nodes))
             if all(row[s] for _, s in ((node.eclass, node.state), *node.operands))
             or (groups[touched[index][0]] in saving if touched[index] else saves[index])
         ]
-        self.nodes, self.options = [self.nodes[i] for i in kept], [self.options[i] for i in kept]
+        self.nodes, self.options = [self.nodes[i] for i in useful], [self.options[i] for i in useful]
 
     def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
         """Offer each derived constant in every state in which it is read."""
@@ -270,19 +268,19 @@ class _ProblemBuilder:
     def _keep_possible(self) -> None:
         """Drop nodes with an operand that nothing produces."""
         while True:
-            made = {n.eclass for n in self.nodes}
-            kept = [i for i, n in enumerate(watched(self.nodes)) if all(c in made for c, _ in n.operands)]
-            if len(kept) == len(self.nodes):
+            provided = {n.eclass for n in self.nodes}
+            possible = [i for i, n in enumerate(watched(self.nodes)) if all(c in provided for c, _ in n.operands)]
+            if len(possible) == len(self.nodes):
                 return
-            self.nodes, self.options = [self.nodes[i] for i in kept], [self.options[i] for i in kept]
+            self.nodes, self.options = [self.nodes[i] for i in possible], [self.options[i] for i in possible]
 
     def _conversions(self, roots: Sequence[tuple[int, int]]) -> tuple[list[StateConversion], list[Cost]]:
         """Casts and copies between the states of every class that is made in one state and could be read in another."""
-        found: list[StateConversion] = []
+        conversions: list[StateConversion] = []
         costs: list[Cost] = []
         states = tuple(self.states)
         if len(states) == 1:
-            return found, costs
+            return conversions, costs
         used: dict[int, set[int]] = {}
         for node in watched(self.nodes):
             used.setdefault(node.eclass, set()).add(node.state)
@@ -301,9 +299,9 @@ class _ProblemBuilder:
             for source, target in _steps([states[s] for s in sorted(used[eclass])]):
                 cost = self.model.conversion(type, source, target)
                 price = self.model.conversion_price(type, cost)
-                found.append(StateConversion(eclass, self._state(source), self._state(target), price))
+                conversions.append(StateConversion(eclass, self._state(source), self._state(target), price))
                 costs.append(cost)
-        return found, costs
+        return conversions, costs
 
     def _bound(self) -> Iterator[int]:
         """The classes that come, or are wanted, in another layout than the row-major one."""
@@ -313,13 +311,13 @@ class _ProblemBuilder:
     def _check_boundary(self) -> None:
         inputs = {n.attrs["name"]: n.eclass for n in self.snapshot.nodes if n.op == INPUT}
         for name, state in self.boundary.items():
-            found = [names[name] for names in (inputs, self.snapshot.roots) if name in names]
-            if not found:
+            leaders = [names[name] for names in (inputs, self.snapshot.roots) if name in names]
+            if not leaders:
                 raise UsageError(
                     f"no input or output {name!r} to hold in a state",
                     expected="one of " + ", ".join(dict.fromkeys((*inputs, *self.snapshot.roots))),
                 )
-            for leader in found:
+            for leader in leaders:
                 _check_held(name, state, self.pricing.type(leader))
 
 
@@ -353,35 +351,13 @@ def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
     return [(a, b) for a in grid for b in grid if (a.layout == b.layout) != (a.precision == b.precision)]
 
 
-def _connected(count: int, together: Sequence[Sequence[int]]) -> list[int]:
-    """The connected component of every vertex, where the vertices of each group hang together.
-
-    >>> _connected(5, [(4, 1), (3,), (1, 2)])
-    [0, 1, 1, 2, 1]
-    """
-    # SciPy has this too, but takes longer to load than most models to choose for.
-    above = list(range(count))
-
-    def top(vertex: int) -> int:
-        while above[vertex] != vertex:
-            above[vertex] = vertex = above[above[vertex]]
-        return vertex
-
-    for group in watched(together):
-        for other in group[1:]:
-            one, two = top(group[0]), top(other)
-            above[max(one, two)] = min(one, two)
-    numbers: dict[int, int] = {}
-    return [numbers.setdefault(top(vertex), len(numbers)) for vertex in watched(range(count))]
-
-
 def _without_layouts(option: KernelOption) -> tuple[Any, ...]:
     """A key that is equal for two options which differ in layouts alone."""
-    held = tuple(
+    precisions = tuple(
         (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic)
         for one in option.implementations
     )
-    return option.positions, held
+    return option.positions, precisions
 
 
 def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:

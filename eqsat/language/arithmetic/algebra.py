@@ -52,7 +52,7 @@ class Algebra:
     def monomials(self, term: Any) -> dict[int, tuple[Fraction, Any]]:
         """Coefficient and product of each monomial, keyed by the product's identity; the constant's product is 1."""
         z3 = self.z3
-        found: dict[int, tuple[Fraction, Any]] = {}
+        terms: dict[int, tuple[Fraction, Any]] = {}
         term = self.normal(term)
         for part in term.children() if z3.is_add(term) else [term]:
             coefficient, factors = Fraction(1), self._factors(part)
@@ -60,9 +60,9 @@ class Algebra:
                 coefficient, factors = fraction(factors[0]), factors[1:]
             factors = self._merge_exponentials(factors)
             product = self.normal(reduce(lambda a, b: a * b, factors)) if factors else z3.RealVal(1)
-            before = found.get(product.get_id(), (Fraction(0), product))[0]
-            found[product.get_id()] = (before + coefficient, product)
-        return {k: v for k, v in found.items() if v[0]} or {0: (Fraction(0), z3.RealVal(1))}
+            before = terms.get(product.get_id(), (Fraction(0), product))[0]
+            terms[product.get_id()] = (before + coefficient, product)
+        return {k: v for k, v in terms.items() if v[0]} or {0: (Fraction(0), z3.RealVal(1))}
 
     def _factors(self, term: Any) -> list[Any]:
         """The factors of a product, which the simplifier may nest under its coefficient."""
@@ -188,8 +188,8 @@ class Algebra:
             return None
         sign, name, _ = first
         inner = self.maximum(*(i[2] * sign for i in images if i is not None)) * sign
-        made = {"exp": self.exponential, "sigmoid": self.sigmoid}.get(name, lambda x: self.function(name, x))(inner)
-        return self.normal(made * sign)
+        image = {"exp": self.exponential, "sigmoid": self.sigmoid}.get(name, lambda x: self.function(name, x))(inner)
+        return self.normal(image * sign)
 
     def _image(self, term: Any) -> tuple[int, str, Any] | None:
         """A term as 1 or -1, a monotone function, and its argument; None where it is no such image."""
@@ -227,9 +227,9 @@ class Algebra:
             return z3.simplify(a == b) if isinstance(a, z3.ExprRef) or isinstance(b, z3.ExprRef) else a == b
         difference = self.normal(self.real(a) - self.real(b))
         zero = z3.RealVal(0)
-        made = difference == zero if how == "=" else difference < zero if how == "<" else difference <= zero
-        made = z3.simplify(made)
-        return True if z3.is_true(made) else False if z3.is_false(made) else made
+        relation = difference == zero if how == "=" else difference < zero if how == "<" else difference <= zero
+        relation = z3.simplify(relation)
+        return True if z3.is_true(relation) else False if z3.is_false(relation) else relation
 
     def settle(self, a: Any, b: Any, steps: int) -> str:
         """True if two terms are equal for all values of their variables."""

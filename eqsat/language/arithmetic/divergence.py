@@ -12,9 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Array, Attrs, DType
 
 #: Integers up to this one are exact in float64.
 _EXACT = 1 << 53
@@ -57,9 +55,9 @@ def power(attrs: Attrs, operands: Operands) -> bool:
         return False
     wide = np.broadcast_arrays(base.astype(np.float64), exponent.astype(np.float64))
     with np.errstate(all="ignore"):
-        made = np.power(*wide)
+        powers = np.power(*wide)
     limit = min(np.iinfo(base.dtype).max, _EXACT)
-    return bool((np.abs(made) <= limit).all())
+    return bool((np.abs(powers) <= limit).all())
 
 
 def shift(attrs: Attrs, operands: Operands) -> bool:

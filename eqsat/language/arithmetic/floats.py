@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.terms import DType, TensorType
 from eqsat.language.terms.constant import PART
-from eqsat.language.terms.types import DType, TensorType
 from eqsat.system.deadline import check
 
 
@@ -169,12 +169,12 @@ def _widened(array: Any) -> Any:
     """The elements in float64, a part at a time where they are many: a copy of gigabytes takes seconds."""
     if array.size <= PART or array.dtype == np.float64:
         return np.asarray(array, np.float64)
-    made = np.empty(array.shape, np.float64)
-    given, flat = array.reshape(-1), made.reshape(-1)
+    wide = np.empty(array.shape, np.float64)
+    given, flat = array.reshape(-1), wide.reshape(-1)
     for start in range(0, flat.size, PART):
         check(0)
         flat[start : start + PART] = given[start : start + PART]
-    return made
+    return wide
 
 
 class WideNamespace(FloatNamespace):

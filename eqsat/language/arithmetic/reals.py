@@ -12,7 +12,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.algebra import Algebra, fraction, rational
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, TensorType
 
 
 class TermNamespace:
@@ -47,7 +47,7 @@ class TermNamespace:
         return _objects(np.negative(self._reals(a)))
 
     def divide(self, a: Any, b: Any) -> Any:
-        """Quotient: product with the inverse, a function of what is no number."""
+        """Quotient: product with the inverse, a function of a term that is no number."""
         return self.multiply(a, self._map(self._algebra.inverse, self._reals(b)))
 
     def power(self, a: Any, b: Any) -> Any:
@@ -133,8 +133,8 @@ class TermNamespace:
         x = self._reals(x)
         axes = range(x.ndim) if axis is None else (axis,) if isinstance(axis, int) else axis
         axes = tuple(a % x.ndim for a in axes)
-        kept = [a for a in range(x.ndim) if a not in axes]
-        moved = x.transpose(*kept, *axes).reshape(*(x.shape[a] for a in kept), math.prod(x.shape[a] for a in axes))
+        others = [a for a in range(x.ndim) if a not in axes]
+        moved = x.transpose(*others, *axes).reshape(*(x.shape[a] for a in others), math.prod(x.shape[a] for a in axes))
         result = np.empty(moved.shape[:-1], object)
         for index in np.ndindex(result.shape):
             result[index] = self._algebra.maximum(*moved[index])

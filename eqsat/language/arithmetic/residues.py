@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, TensorType
 
 #: A safe prime near 2^20: (P - 1) / 2 is prime as well. Centred residues are at most 2^19, so float64 holds a sum of
 #: 2^53 / 2^38 = 32768 products exactly.
@@ -22,7 +22,7 @@ _CHUNK = 32768
 class ResidueNamespace:
     """Arithmetic on int64 arrays of residues; functions that are no polynomials become fixed random functions.
 
-    What holds for every function (relu of a concat) holds here; what rests on a property of one function
+    A law of every function (relu of a concat) holds here; one that rests on a property of one function
     (relu(2x) = 2 relu(x)) does not, and such a region is checked in float64 instead.
     """
 
@@ -85,9 +85,9 @@ class ResidueNamespace:
             )
         left, out = equation.replace(" ", "").split("->")
         first, second, *rest = left.split(",")
-        kept = "".join(sorted({c for c in first + second if c in "".join(rest) + out}))
-        pair = self.einsum(f"{first},{second}->{kept}", *operands[:2])
-        return self.einsum(",".join([kept, *rest]) + "->" + out, pair, *operands[2:])
+        remaining = "".join(sorted({c for c in first + second if c in "".join(rest) + out}))
+        pair = self.einsum(f"{first},{second}->{remaining}", *operands[:2])
+        return self.einsum(",".join([remaining, *rest]) + "->" + out, pair, *operands[2:])
 
     def sum(self, x: Any, axis: int | tuple[int, ...] | None = None, keepdims: bool = False) -> Any:
         """Sum over axes."""

@@ -1,4 +1,4 @@
-"""Bounds of the instances of operators that are listed, not drawn, and rules that list what operators can be given."""
+"""Bounds of the instances of operators that are listed, not drawn, and rules that list operands and attributes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any, TypeAlias
 
 from eqsat.errors import GraphError
-from eqsat.language.terms.types import broadcast_shapes
+from eqsat.language.terms import broadcast_shapes
 
 Sizes: TypeAlias = tuple[int, ...]
 

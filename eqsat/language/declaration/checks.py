@@ -13,9 +13,7 @@ from eqsat.errors import DeclarationError, GraphError, ShapeError
 from eqsat.language.declaration.draws import form_sample
 from eqsat.language.declaration.indices import IndexForm, IndexTerm, check_form, parse_form
 from eqsat.language.declaration.spec import InferRule, Operands, OpSpec
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes
 
 
 def check_declaration(stated: OpSpec, known: Mapping[str, OpSpec]) -> None:
@@ -92,7 +90,7 @@ def _takes(function: Callable[..., Any], count: int) -> bool:
 def is_repeated(stated: OpSpec, known: OpSpec) -> bool:
     """True if a session declares an operator again as it was, as a notebook does whose cell is run once more.
 
-    What follows from an index form is not compared: it is the same where the form is.
+    Rules that follow from an index form are not compared: it is the same where the form is.
     """
     if stated.reference.__module__ != "__main__":
         return False
@@ -101,7 +99,7 @@ def is_repeated(stated: OpSpec, known: OpSpec) -> bool:
 
 
 def _same(one: Any, other: Any) -> bool:
-    """True if two parts of declarations are equal; functions where their code and what they enclose is."""
+    """True if two parts of declarations are equal; functions where their code and their closures are."""
     if not isinstance(one, FunctionType) or not isinstance(other, FunctionType):
         return bool(one == other)
     if one.__code__ != other.__code__ or one.__defaults__ != other.__defaults__:

@@ -8,7 +8,7 @@ from eqsat.language.declaration.spec import REQUIRED, OpSpec
 
 
 def documentation(declared: OpSpec) -> str:
-    """The text of an operator: what it computes, shapes, attributes, what it returns, errors, and its ONNX operator.
+    """The text of an operator: its computation, shapes, attributes, results, errors, and its ONNX operator.
 
     >>> from eqsat.language.ops import spec
     >>> print(documentation(spec("gelu")).splitlines()[2])

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
-from eqsat.language.declaration.spec import REQUIRED
-from eqsat.language.terms.types import Shape, broadcast_shapes
-
-_Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
+from eqsat.language.declaration.spec import REQUIRED, Sample, SampleRule
+from eqsat.language.terms import Shape, broadcast_shapes
 
 
 def form_sample(
     form: IndexForm, attributes: Mapping[str, Any], instances: Sequence[Mapping[str, Any]] = ()
-) -> Callable[[random.Random, Sequence[Shape | None], Mapping[str, Any]], _Sample]:
+) -> SampleRule:
     """A sample rule: dims of 1 to 3 for the indices, in agreement with the operands that are known.
 
     Attributes that count groups or name axes are drawn, others come from one of the `instances`; GraphError for one
     that has no default and is neither.
     """
 
-    def sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> _Sample:
+    def sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
         if len(known) > len(form.terms):
             return None
         plain = [i for i in instances if not any(callable(v) for v in i.values())]
@@ -68,12 +66,12 @@ class _Draw:
         for term, shape in zip(terms, known, strict=True):
             if shape is not None and term.indices:
                 self.read(term, self.turned(term, shape))
-        found: list[Shape] = []
+        shapes: list[Shape] = []
         for term, shape in zip(terms, known, strict=True):
-            found.append(shape if shape is not None else self.turned(term, self.made(term, found)))
+            shapes.append(shape if shape is not None else self.turned(term, self.made(term, shapes)))
             if term.attribute and term.attribute not in self.attrs:
-                self.attrs[term.attribute] = self.axes(term, found[-1])
-        return found
+                self.attrs[term.attribute] = self.axes(term, shapes[-1])
+        return shapes
 
     def turned(self, term: IndexTerm, shape: Shape) -> Shape:
         if term.turned:
@@ -130,7 +128,7 @@ class _Draw:
             else:
                 size = 1 if index.name == "1" else self.sizes.setdefault(_key(index), self.size(index))
                 shape.append(size * self.groups(index))
-        if term.added and len(shape) > 1:  # what is added broadcasts
+        if term.added and len(shape) > 1:  # an addend broadcasts
             shape = shape[self.rng.randint(0, len(shape) - 1) :]
         return tuple(shape)
 
@@ -146,8 +144,8 @@ class _Draw:
             self.leading = tuple(self.rng.randint(1, 3) for _ in range(self.rng.randint(least, max(least, 3))))
         if least or self.rng.random() < 0.6:
             return self.leading
-        kept = self.leading[self.rng.randint(0, len(self.leading)) :]
-        return tuple(1 if self.rng.random() < 0.3 else d for d in kept)
+        trailing = self.leading[self.rng.randint(0, len(self.leading)) :]
+        return tuple(1 if self.rng.random() < 0.3 else d for d in trailing)
 
     def run(self, index: Index) -> Shape:
         if self.length is None:
@@ -156,7 +154,7 @@ class _Draw:
         return self.runs.setdefault(_key(index), dims)
 
     def size(self, index: Index) -> int:
-        """A dim of 1 to 3; what windows slide over is no smaller than a window, whose offsets are 1 or 2."""
+        """A dim of 1 to 3; an axis that windows slide over is no smaller than a window, whose offsets are 1 or 2."""
         if index.window:
             return self.rng.randint(2, 4)
         offsets = {i.window for t in self.form.terms for i in t.indices} - {""}
@@ -174,5 +172,5 @@ class _Draw:
 
 
 def _key(index: Index) -> str:
-    """The key for the size of an index: what a window slides over has another size than the result."""
+    """The key for the size of an index: an axis that a window slides over has another size than the result."""
     return f"{index.name}@" if index.window else index.name

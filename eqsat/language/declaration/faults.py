@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from eqsat.errors import DeclarationError, EqsatError
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import TensorType
 
 Operands: TypeAlias = Sequence[TensorType | None]
 

@@ -55,7 +55,7 @@ class IndexTerm:
     """The axes of an operand or of the result.
 
     `attribute` names those of a bare ``...`` that are set apart, with `tail` all from it on; `turned` is the attribute
-    that reverses the axes; `added` marks what is added to the result.
+    that reverses the axes; `added` marks an addend of the result.
     """
 
     indices: tuple[Index, ...]
@@ -106,7 +106,7 @@ class IndexForm:
 
     @cached_property
     def additions(self) -> tuple[IndexTerm, ...]:
-        """The terms of what is added to the result."""
+        """The terms of addends of the result."""
         return tuple(t for t in self.terms if t.added)
 
     @property
@@ -120,7 +120,7 @@ class IndexForm:
         return any(t.turned for t in self.terms)
 
     def holders(self, name: str) -> tuple[int, ...]:
-        """The operands, without what is added, that have an index of this name."""
+        """The operands, without addends, that have an index of this name."""
         return tuple(k for k, t in enumerate(self.operands) if t.position(name) is not None)
 
     def parallel(self) -> tuple[Index, ...]:
@@ -134,12 +134,12 @@ class IndexForm:
         return tuple(i for i in gone if self._walked(i.name))
 
     def _walked(self, name: str) -> bool:
-        found = [i for t in (*self.terms, self.result) for i in t.indices if i.name == name]
-        return all(i.plain for i in found)
+        uses = [i for t in (*self.terms, self.result) for i in t.indices if i.name == name]
+        return all(i.plain for i in uses)
 
 
 def parse_form(text: str, operator: str, place: str = "") -> IndexForm:
-    """The form a text states; GraphError names operator and column of what is ill formed.
+    """The form a text states; GraphError names operator and column of the fault.
 
     >>> parse_form("... m k, ... k n -> ... m n", "matmul").contracted()
     (Index(name='k', group='', window='', many=False, mixed=False),)
@@ -183,15 +183,15 @@ class _Reader:
         self.tokens: list[tuple[str, str, int]] = []
         at = 0
         while text[at:].strip():
-            found = _TOKEN.match(text, at)
-            if found is None:
+            token = _TOKEN.match(text, at)
+            if token is None:
                 at += len(text[at:]) - len(text[at:].lstrip())
                 raise self.error(
                     f"{text[at]!r} has no meaning", at, "names, '...', '1' and the marks + * @ [ ] { } ^ ;"
                 )
-            kind = found.lastgroup or ""
-            self.tokens.append((kind, found[kind], found.start(kind)))
-            at = found.end()
+            kind = token.lastgroup or ""
+            self.tokens.append((kind, token[kind], token.start(kind)))
+            at = token.end()
         self.next = 0
 
     def form(self) -> IndexForm:

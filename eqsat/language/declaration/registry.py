@@ -36,14 +36,14 @@ OPS: Mapping[str, OpSpec] = MappingProxyType(_SPECS)
 
 def spec(name: str) -> OpSpec:
     """The declaration of an operator; GraphError names the closest ones for a name that is none."""
-    found = _SPECS.get(name)
-    if found is None:
+    declared = _SPECS.get(name)
+    if declared is None:
         import difflib
 
         close = difflib.get_close_matches(name, _SPECS, n=3)
         hint = "did you mean " + " or ".join(close) + "?" if close else "declare it with @eqsat.op"
         raise GraphError(f"no operator {name!r}", expected="a declared operator", remedy=hint)
-    return found
+    return declared
 
 
 def forget(name: str) -> None:
@@ -81,8 +81,8 @@ def op(
 
     The number of operands is that of the reference's positional parameters after `xp`, those with a default optional.
     The name is that of the reference where none is given. Shape and sample rule may be left out where the operator is
-    pointwise, or its index form is made of names and leading dots only. DeclarationError for what is not well formed.
-    What comes back takes the reference and returns its OpSpec; the fields of that say what each argument means. The
+    pointwise, or its index form is made of names and leading dots only. DeclarationError for one that is not well
+    formed. It returns a decorator of the reference that makes its OpSpec, whose fields document each argument. The
     index form says which axes of operands and result are walked in step, as einsum does and Tensor Comprehensions
     (Vasilache et al., 2018).
     """
@@ -97,7 +97,7 @@ def op(
         stated = OpSpec(
             name=title,
             reference=reference,
-            infer=infer,  # type: ignore[arg-type]  # what is left out is put in below
+            infer=infer,  # type: ignore[arg-type]  # defaults are put in below
             min_operands=least,
             max_operands=most,
             attrs=MappingProxyType(dict(keywords if attrs is None else attrs)),

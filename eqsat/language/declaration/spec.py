@@ -13,21 +13,16 @@ from eqsat.errors import GraphError, ShapeError
 from eqsat.language.declaration.bounds import Beside, ChoicesOf
 from eqsat.language.declaration.faults import declaration_at_fault
 from eqsat.language.declaration.indices import IndexForm, parse_form, pointwise_form
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.constraint import Constraint
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Array, Attrs, Constraint, Dim, Node, Shape, TensorType, broadcast_shapes
 
 #: Operand types as a shape rule sees them; None for an optional operand left out.
 Operands: TypeAlias = Sequence[TensorType | None]
 InferRule: TypeAlias = Callable[[Operands, Attrs], Sequence[TensorType]]
 FlopRule: TypeAlias = Callable[[Operands, Sequence[TensorType], Attrs], Dim]
-#: Proposes small operand shapes and attributes: (rng, operands known so far, attributes known so far) -> both complete,
-#: or None where the operands known so far cannot be completed.
-SampleRule: TypeAlias = Callable[
-    [Random, Sequence[Shape | None], Mapping[str, Any]], "tuple[Sequence[Shape], Mapping[str, Any]] | None"
-]
+#: Small operand shapes with attributes; None where the known ones cannot be completed.
+Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
+#: Draws a sample: (rng, operands known so far, attributes known so far) -> both complete.
+SampleRule: TypeAlias = Callable[[Random, Sequence[Shape | None], Mapping[str, Any]], Sample]
 #: Whether finite operands of these types may make an infinity or NaN.
 PartialRule: TypeAlias = Callable[[Operands, Attrs], bool]
 Reference: TypeAlias = Callable[..., Any]
@@ -59,10 +54,10 @@ class OpSpec:
     residues or Z3 terms) and NumPy's own movement functions; `infer` gives the output types; `flops` counts
     arithmetic. `pointwise` operators act on each element of their broadcast operands alone. `multilinear` lists the
     operands in which the operator is linear one at a time. A `monotone` function of one variable leaves numbers in
-    their order; an `average` of equal numbers is that number, and grows by what all its elements grow by. `movement`
+    their order; an `average` of equal numbers is that number, and grows with all its elements alike. `movement`
     operators copy elements and compute nothing; `view` ones need not even copy. `random` operators are never folded nor
     merged. `deferred` ones run with the program even on constants, by the kernels and in the rounding of the runtime,
-    which may run them as one with what reads them. `partial` ones may make an infinity or NaN of finite operands, all
+    which may run them as one with their readers. `partial` ones may make an infinity or NaN of finite operands, all
     of them or those whose types and attributes a rule says yes to. `dtypes` names the element type of operands that are
     not floats, by position, for those who draw operands.
 
@@ -176,9 +171,7 @@ class OpSpec:
         with declaration_at_fault(self, "rule for partial", operands, attrs):
             return self.partial(operands, attrs)
 
-    def drawn(
-        self, rng: Random, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
-    ) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+    def drawn(self, rng: Random, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
         """Shapes and attributes as the sample rule makes them; None where those given have a rank it does not take."""
         if self.sample is None:
             return None
@@ -257,7 +250,7 @@ class Facts(TypedDict, total=False):
     ignores_zeros: bool
     #: It makes constants that rules name, which are worked out before a model is written.
     generated: bool
-    #: It runs step by step along an axis, each on what the one before made.
+    #: It runs step by step along an axis, each on the result of the one before.
     stepwise: bool
     #: It moves elements along axes that it names, which a kernel does in any order of the axes.
     along_axes: bool

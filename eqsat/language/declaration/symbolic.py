@@ -13,10 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.dims import Dim, Sym, dim_max, dim_min, exact_quotient, floordiv, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Array, Attrs, Dim, DType, Sym, TensorType, dim_max, exact_quotient, floordiv, product
+from eqsat.language.terms.dims import dim_min
 
 #: Larger tensors are no shapes.
 MOST_ELEMENTS = 1024

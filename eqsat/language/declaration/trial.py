@@ -12,8 +12,7 @@ from eqsat.errors import DeclarationError, GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.graphs.interpret import run_node
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Node, Shape, TensorType
 
 if TYPE_CHECKING:
     from eqsat.language.declaration.spec import OpSpec
@@ -27,7 +26,7 @@ _SHAPES: tuple[Shape, ...] = ((), (2,), (2, 3), (3, 3), (2, 3, 4))
 def try_out(declared: OpSpec) -> None:
     """DeclarationError where a part of a declaration fails on small operands, or two parts contradict each other.
 
-    Operators of this package are not tried. Operands are what the sample rule draws; without one, of one shape.
+    Operators of this package are not tried. The sample rule draws the operands; without one, they are of one shape.
     """
     if declared.is_shipped:
         return
@@ -62,9 +61,9 @@ def _drawn(declared: OpSpec, rng: Random) -> Iterator[tuple[Sequence[Shape], Map
         return
     most = declared.max_operands if declared.max_operands is not None else declared.min_operands + 2
     for _ in range(_DRAWS):
-        found = declared.drawn(rng, [None] * rng.randint(declared.min_operands, most), {})
-        if found is not None:
-            yield found
+        drawn = declared.drawn(rng, [None] * rng.randint(declared.min_operands, most), {})
+        if drawn is not None:
+            yield drawn
 
 
 def _run(declared: OpSpec, types: list[TensorType], attrs: Attrs, results: list[TensorType], rng: Random) -> None:

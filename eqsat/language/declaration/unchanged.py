@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Node, TensorType
 
 
 def always(node: Node, operand: TensorType, result: TensorType) -> bool:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, TensorType
 
 
 def is_known_finite(graph: Graph, value: str) -> bool:

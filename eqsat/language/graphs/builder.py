@@ -8,22 +8,32 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import GraphError, ShapeError
-from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.declaration import OpSpec
 from eqsat.language.graphs.slicing import slicing
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym, exact_quotient, fresh_dims, product
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import (
+    Attrs,
+    Constant,
+    Dim,
+    DType,
+    Graph,
+    Node,
+    Shape,
+    Sym,
+    TensorType,
+    exact_quotient,
+    product,
+)
+from eqsat.language.terms.dims import fresh_dims
 
-#: What stands for an operand: a tensor, or numbers that become a constant.
+#: An operand: a tensor, or numbers that become a constant.
 TensorLike: TypeAlias = "Tensor | float | int | bool | np.generic | np.ndarray[Any, Any] | list[Any]"
 #: A dim as users write it: a size, a name, or an expression over dims of other tensors.
 DimLike: TypeAlias = "int | str | Sym"
 
 
 class Builder:
-    """A graph under construction; tensors of it are inputs, constants and what operators make of these.
+    """A graph under construction; tensors of it are inputs, constants and results of operators.
 
     >>> import eqsat
     >>> g = eqsat.Graph("double")
@@ -83,8 +93,8 @@ class Builder:
             shapes = ", ".join("nothing" if t is None else str(t) for t in types) or "nothing"
             raise error.at(f"{self.name}: node {name!r} ({op}) of {shapes}") from None
         values = [name] if len(results) == 1 else [f"{name}.{i}" for i in range(len(results))]
-        for value, made in zip(values, results, strict=True):
-            self._define(value, made)
+        for value, result in zip(values, results, strict=True):
+            self._define(value, result)
         inputs = tuple(None if t is None else t.name for t in tensors)
         self._nodes.append(Node(op, inputs, tuple(values), full, name))
         made_tensors = tuple(Tensor(self, v) for v in values)
@@ -97,7 +107,7 @@ class Builder:
         self._outputs[name] = self._own(tensor).name
 
     def build(self) -> Graph:
-        """The immutable graph of what was built so far; GraphError where no output is named."""
+        """The immutable graph built so far; GraphError where no output is named."""
         if not self._outputs:
             raise GraphError("the graph has no output", where=self.name, remedy="name one with .output(name, tensor)")
         return Graph(
@@ -240,8 +250,8 @@ class Tensor:
         return self._apply("cast", self, to=DType.of(dtype).value)
 
     def _apply(self, op: str, *operands: TensorLike, **attrs: Any) -> Tensor:
-        made: Tensor = self.graph.apply(op, *operands, **attrs)
-        return made
+        tensor: Tensor = self.graph.apply(op, *operands, **attrs)
+        return tensor
 
     def __add__(self, other: TensorLike) -> Tensor:
         return self._apply("add", self, other)

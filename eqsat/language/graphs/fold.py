@@ -18,10 +18,8 @@ from eqsat.language.declaration.symbolic import Undecided, as_dims, as_integers,
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.graphs.portable import is_portable
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import UNKNOWN, DType, OpaqueType, TensorType, ValueType
+from eqsat.language.terms import OPAQUE, UNKNOWN, Array, Constant, DType, Graph, Node, Sym, TensorType, ValueType
+from eqsat.language.terms.types import OpaqueType
 from eqsat.system.deadline import check
 
 #: A folded constant takes at most this many bytes, or four times those of the operands, whichever is more.
@@ -37,7 +35,7 @@ _LARGEST_DIM = 1 << 62
 #: NumPy has no arrays of more dims.
 _MOST_DIMS = 64
 
-#: Windows over wider borders are not folded: what they pass through is larger than what they make.
+#: Windows over wider borders are not folded: their intermediate results are larger than their results.
 _WIDEST_PAD = 1 << 10
 
 _SHAPES = ("shape", "size")
@@ -45,7 +43,7 @@ _FLOATS = Floats()
 
 
 class Folder:
-    """A builder of graphs node by node that infers and folds; what a node turned into is known at once.
+    """A builder of graphs node by node that infers and folds; the result of a node is known at once.
 
     Values that turn out to be others (an identity, an equal constant) are renamed: `resolve` follows the renaming.
     """
@@ -135,7 +133,7 @@ class Folder:
         self.types |= {v: t for v, t in zip(node.outputs, results, strict=True) if v}
 
     def declare(self, value: str, stated: ValueType) -> None:
-        """Join what a model states of a value with what was inferred, which wins where they conflict."""
+        """Join the type that a model states of a value with the inferred one, which wins where they conflict."""
         value = self.resolve(value)
         known = self.types.get(value, UNKNOWN)
         if isinstance(known, OpaqueType):
@@ -164,13 +162,13 @@ class Folder:
         if not is_portable(node.op, node.attrs, arrays):
             return False
         try:
-            made = run_node(_FLOATS, node, arrays, list(operands), list(results))
+            elements = run_node(_FLOATS, node, arrays, list(operands), list(results))
         except (IndexError, ValueError, TypeError, ArithmeticError):
             # The program fails when it gets here, or NumPy lacks the operation for this dtype: either way it stays.
             return False
-        if any(np.shape(a) != t.static for a, t in zip(made, results, strict=True)):
+        if any(np.shape(a) != t.static for a, t in zip(elements, results, strict=True)):
             return False
-        self._become(node, outputs, [a for v, a in zip(node.outputs, made, strict=True) if v])
+        self._become(node, outputs, [a for v, a in zip(node.outputs, elements, strict=True) if v])
         return True
 
     def _is_arithmetic(self, node: Node) -> bool:
@@ -213,13 +211,13 @@ class Folder:
             return False
         if holds_symbols(node.attrs.values()) or any(abs(p) > _WIDEST_PAD for p in node.attrs.get("pads", ())):
             return False
-        made = _bytes(results)
+        size = _bytes(results)
         if all(is_shape_like(t) for t in results):
             return True
-        if made + self._folded > max(_ALL_BYTES, _LONG_GROWTH * (self._given - self._folded)):
+        if size + self._folded > max(_ALL_BYTES, _LONG_GROWTH * (self._given - self._folded)):
             return False
         given = sum(self.constants[v].nbytes for v in self._given_in(node))
-        return made <= max(FOLDED_BYTES, min(GROWTH * _bytes([t for t in operands if t]), _LONG_GROWTH * given))
+        return size <= max(FOLDED_BYTES, min(GROWTH * _bytes([t for t in operands if t]), _LONG_GROWTH * given))
 
     def _given_in(self, node: Node) -> frozenset[str]:
         """The given constants that the operands of a node come from."""
@@ -267,7 +265,7 @@ def _sample(constant: Constant) -> bytes:
 
 
 def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | None:
-    """The inferred shape, with anonymous dims and an unknown rank replaced by what the model states."""
+    """The inferred shape, with anonymous dims and an unknown rank replaced by those that the model states."""
     if stated.shape is None or (known.shape is not None and len(known.shape) != len(stated.shape)):
         return known.shape
     if known.shape is None:
@@ -280,7 +278,7 @@ def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | No
 
 
 def _evaluated(node: Node, operands: Sequence[Array | None]) -> Array | None:
-    """The result of a shape computation on known operands, or None where it is not decided by what is known."""
+    """The result of a shape computation on known operands, or None where known dims do not decide it."""
     rule, known = OPS[node.op].on_dims, [x for x in operands if x is not None]
     if rule is None or len(known) < len(operands):
         return None

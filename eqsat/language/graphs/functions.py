@@ -7,16 +7,16 @@ from functools import cache
 from typing import Any
 
 from eqsat.errors import GraphError, ShapeError
+from eqsat.language.declaration import normal_axis
 from eqsat.language.declaration.documentation import call_signature, documentation
-from eqsat.language.declaration.spec import normal_axis
 from eqsat.language.graphs.builder import DimLike, Tensor, TensorLike
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.dims import Dim, floordiv, product
+from eqsat.language.terms import Dim, floordiv, product
 
 
 @cache
 def operator(name: str) -> Callable[..., Any]:
-    """The function that applies an operator to tensors, at least one of which says what graph it is.
+    """The function that applies an operator to tensors, at least one of which names the graph.
 
     Operands come by position, attributes by keyword. GraphError for a name that is no operator.
 
@@ -57,8 +57,8 @@ def concat(tensors: Sequence[TensorLike], axis: int = 0) -> Tensor:
     Shapes: of one rank, dims that agree but at `axis`, where the result has their sum. ShapeError where they do not
     fit, GraphError where none is a Tensor.
     """
-    made: Tensor = operator("concat")(*tensors, axis=axis)
-    return made
+    joined: Tensor = operator("concat")(*tensors, axis=axis)
+    return joined
 
 
 def stack(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
@@ -82,8 +82,8 @@ def split(x: Tensor, parts: int | Sequence[Dim], axis: int = 0) -> tuple[Tensor,
         sizes: tuple[Dim, ...] = (floordiv(size, parts),) * parts
     else:
         sizes = tuple(parts)
-    made = x.graph.apply("split", x, axis=axis, sizes=sizes)
-    return made if isinstance(made, tuple) else (made,)
+    pieces = x.graph.apply("split", x, axis=axis, sizes=sizes)
+    return pieces if isinstance(pieces, tuple) else (pieces,)
 
 
 def transpose(x: Tensor, perm: Sequence[int] = ()) -> Tensor:
@@ -142,8 +142,8 @@ def einsum(equation: str, *operands: TensorLike) -> Tensor:
     Letters are dims, equal where the letter is. ShapeError where operands do not fit the equation, GraphError where
     none is a Tensor.
     """
-    made: Tensor = operator("einsum")(*operands, equation=equation)
-    return made
+    total: Tensor = operator("einsum")(*operands, equation=equation)
+    return total
 
 
 def conv(
@@ -163,7 +163,7 @@ def conv(
     """
     spatial = max(x.rank - 2, 0)
     operands = (x, w) if b is None else (x, w, b)
-    made: Tensor = x.graph.apply(
+    result: Tensor = x.graph.apply(
         "conv",
         *operands,
         strides=_each(strides, spatial),
@@ -171,7 +171,7 @@ def conv(
         dilations=_each(dilations, spatial),
         group=group,
     )
-    return made
+    return result
 
 
 def max_pool(
@@ -203,7 +203,7 @@ def avg_pool(
 
 def _pool(op: str, x: Tensor, kernel: Any, strides: Any, pads: Any, **more: Any) -> Tensor:
     spatial = max(x.rank - 2, 0)
-    made: Tensor = x.graph.apply(
+    result: Tensor = x.graph.apply(
         op,
         x,
         kernel=_each(kernel, spatial),
@@ -212,14 +212,14 @@ def _pool(op: str, x: Tensor, kernel: Any, strides: Any, pads: Any, **more: Any)
         dilations=(1,) * spatial,
         **more,
     )
-    return made
+    return result
 
 
 def _reduction(op: str) -> Callable[..., Tensor]:
     def function(x: Tensor, axes: int | Sequence[int] | None = None, *, keepdims: bool = False) -> Tensor:
         chosen = range(x.rank) if axes is None else _axes(axes, x.rank)
-        made: Tensor = x.graph.apply(op, x, axes=tuple(sorted(chosen)), keepdims=keepdims)
-        return made
+        reduced: Tensor = x.graph.apply(op, x, axes=tuple(sorted(chosen)), keepdims=keepdims)
+        return reduced
 
     function.__name__ = function.__qualname__ = op
     function.__doc__ = (

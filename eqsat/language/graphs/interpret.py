@@ -6,12 +6,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from eqsat.errors import BackendError, GraphError
+from eqsat.language.declaration import OpSpec
 from eqsat.language.declaration.faults import check_results, declaration_at_fault
-from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import spec
-from eqsat.language.terms.dims import Sym, evaluate, linear_in
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType, ValueType
+from eqsat.language.terms import OPAQUE, Attrs, Graph, Node, Sym, TensorType, ValueType, evaluate
+from eqsat.language.terms.dims import linear_in
 from eqsat.system.deadline import check, expect
 
 #: Seconds that NumPy takes for an element that it reads or writes, and for an operation of a product, on one slow core.
@@ -157,10 +156,10 @@ def _outputs(
 
 
 def _tensor(graph: Graph, value: str, node: Node) -> TensorType:
-    found = graph.type(value)
-    if not isinstance(found, TensorType):
+    type = graph.type(value)
+    if not isinstance(type, TensorType):
         raise GraphError(f"{value!r} of {node.describe()} has no tensor type", where=graph.name)
-    return found
+    return type
 
 
 def bound_sizes(graph: Graph, inputs: Mapping[str, Any]) -> dict[str, int]:

@@ -11,12 +11,25 @@ import numpy as np
 
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant, narrowed
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State, stored_shape
-from eqsat.language.terms.types import DType, TensorType, ValueType
+from eqsat.language.terms import (
+    LAYOUTS,
+    PLAIN,
+    Attrs,
+    Constant,
+    Conversion,
+    Dim,
+    DType,
+    Graph,
+    Held,
+    Kernel,
+    Node,
+    Plan,
+    State,
+    TensorType,
+    ValueType,
+    stored_shape,
+)
+from eqsat.language.terms.constant import narrowed
 
 #: The layouts that other runtimes can be told of, by transposes. The rest are a backend's own affair.
 WRITTEN = frozenset({"row", "column"})
@@ -33,7 +46,7 @@ def lower(plan: Plan) -> Graph:
 
 
 def interface(plan: Plan) -> Graph:
-    """The graph of a plan with inputs and outputs of the types their caller holds them in, for what looks at those.
+    """The graph of a plan with inputs and outputs of the types their caller holds them in.
 
     >>> from eqsat.language.graphs.builder import Builder
     >>> g = Builder("g"); g.output("y", g.input("x", (2, 3)))
@@ -64,16 +77,16 @@ def _held(type: ValueType, state: State) -> ValueType:
 
 
 def _origin(plan: Plan) -> Any:
-    """Where the graph came from, without what was stated of inputs and outputs that are held otherwise now."""
+    """Where the graph came from, without the types stated of inputs and outputs that are held otherwise now."""
     origin = plan.graph.origin
-    held = {name: state for name, state in plan.boundary.items() if not state.is_plain}
-    if not isinstance(origin, OnnxOrigin) or not held:
+    changed = {name: state for name, state in plan.boundary.items() if not state.is_plain}
+    if not isinstance(origin, OnnxOrigin) or not changed:
         return origin
     return replace(
         origin,
-        inputs={name: data for name, data in origin.inputs.items() if name not in held},
-        outputs={name: data for name, data in origin.outputs.items() if name not in held},
-        defaults={name: _put(given, held.get(name, PLAIN)) for name, given in origin.defaults.items()},
+        inputs={name: data for name, data in origin.inputs.items() if name not in changed},
+        outputs={name: data for name, data in origin.outputs.items() if name not in changed},
+        defaults={name: _put(given, changed.get(name, PLAIN)) for name, given in origin.defaults.items()},
     )
 
 
@@ -135,34 +148,34 @@ class _Lowering:
 
     def _leave(self, name: str, value: str, state: State) -> str:
         """An output, in the state the caller wants it in."""
-        found = self._name(Held(value, _written(state)))
+        name_now = self._name(Held(value, _written(state)))
         order = LAYOUTS[state.layout].order(self._type(value).rank) if not state.is_plain else None
         if order is None or _written(state).layout == state.layout:
-            return found
+            return name_now
         stored = state.typed(self._type(value)).with_shape(stored_shape(self._type(value).dims, state.layout))
-        return self._turned(found, stored, order)
+        return self._turned(name_now, stored, order)
 
     def _type(self, value: str) -> TensorType:
-        found = self.graph.type(value)
-        if not isinstance(found, TensorType):
+        type = self.graph.type(value)
+        if not isinstance(type, TensorType):
             raise TypeError(f"{value} is no tensor")
-        return found
+        return type
 
     def _stored(self, name: str) -> TensorType:
         """The type of a value of the lowered graph."""
-        found = self.types[name]
-        if not isinstance(found, TensorType):
+        type = self.types[name]
+        if not isinstance(type, TensorType):
             raise TypeError(f"{name} is no tensor")
-        return found
+        return type
 
     def _name(self, held: Held) -> str:
         """The value that holds another in a state; constants are put in it when first asked for."""
-        found = self.names.get(held)
-        if found is None:
+        name = self.names.get(held)
+        if name is None:
             if held.value not in self.graph.constants:
                 raise KeyError(held)
-            found = self.names[held] = self._constant(held)
-        return found
+            name = self.names[held] = self._constant(held)
+        return name
 
     def _constant(self, held: Held) -> str:
         if held.state.is_plain:
@@ -206,12 +219,12 @@ class _Lowering:
 
     def _kernel(self, kernel: Kernel) -> None:
         states = {held.value: held.state for held in kernel.operands}
-        made = kernel.results[0].state
+        result = kernel.results[0].state
         for value in kernel.nodes:
             node = self.producers[value]
-            taken = [PLAIN if v is None else _written(states.get(v, made)) for v in node.inputs]
-            self._node(node, taken, _written(made), kernel)
-            states[value] = made
+            taken = [PLAIN if v is None else _written(states.get(v, result)) for v in node.inputs]
+            self._node(node, taken, _written(result), kernel)
+            states[value] = result
 
     def _node(self, node: Node, taken: list[State], made: State, kernel: Kernel) -> None:
         value = node.outputs[0] or kernel.nodes[0]
@@ -232,7 +245,7 @@ class _Lowering:
         inputs = [None if v is None else self._name(Held(v, s)) for v, s in zip(node.inputs, taken, strict=True)]
         columns = [s.layout == "column" for s in taken]
         turned = made.layout == "column"
-        # What a product of lower precision makes in float32 is cast where the runtime has no such kernel.
+        # The float32 result of a product of lower precision is cast where the runtime has no such kernel.
         common = {s.precision for v, s in zip(node.inputs, taken, strict=True) if v is not None and self._floats(v)}
         inner = State("row", common.pop() if len(common) == 1 else made.precision).typed(self._type(value))
         inner = inner.with_shape(stored.dims)
@@ -257,8 +270,8 @@ class _Lowering:
         return name if perm == tuple(range(result.rank)) else self._turned(name, result, perm)
 
     def _floats(self, value: str) -> bool:
-        found = self.graph.type(value)
-        return isinstance(found, TensorType) and found.dtype is DType.FLOAT32
+        type = self.graph.type(value)
+        return isinstance(type, TensorType) and type.dtype is DType.FLOAT32
 
     def _aligned(self, value: str | None, name: str | None, state: State, stored: TensorType) -> str | None:
         """An operand that broadcasts to a column-major result: a vector along the last axis is one along the other."""
@@ -341,8 +354,8 @@ def _put(given: Constant, state: State) -> Constant:
     order = LAYOUTS[state.layout].order(array.ndim)
     if order is not None:
         array = np.transpose(array, order)
-    kept = state.typed(given.type)
-    return Constant.of(np.array(narrowed(array, kept.dtype), order="C"), kept.dtype)
+    stored = state.typed(given.type)
+    return Constant.of(np.array(narrowed(array, stored.dtype), order="C"), stored.dtype)
 
 
 def _swap(rank: int) -> tuple[int, ...]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms import Array, Attrs
 
 
 def is_portable(op: str, attrs: Attrs, operands: Sequence[Array | None]) -> bool:
-    """False where machines or runtimes differ in what an operator makes of these elements.
+    """False where the results of an operator on these elements differ between machines or runtimes.
 
     >>> import numpy as np
     >>> is_portable("div", Attrs(), [np.int64([1]), np.int64([0])])

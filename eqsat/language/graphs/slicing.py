@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.types import Shape
+from eqsat.language.terms import Dim, Shape
 
 
 class Cut(NamedTuple):

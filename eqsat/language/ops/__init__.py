@@ -1,6 +1,7 @@
 """The operators, one declaration each, grouped by kind, and the registry of all: importing this package fills it."""
 
-from eqsat.language.declaration.registry import OPS, op, spec
+from eqsat.language.declaration import op
+from eqsat.language.declaration.registry import OPS, spec
 
 # The order in which operators are declared is that of rules that derive from them.
 # isort: split

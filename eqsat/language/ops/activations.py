@@ -4,52 +4,32 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, Unpack
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import symbolic
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Facts, Operands, OpSpec, present, same_as, same_dtype
+from eqsat.language.declaration import Operands, OpSpec, Sample, op, present, same_dtype, symbolic
+from eqsat.language.declaration.spec import Reference, same_as
 from eqsat.language.ops import sampling
-from eqsat.language.ops.elementwise import broadcasts_to
-from eqsat.language.ops.sampling import Sample, pointwise
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
-
-Instances: TypeAlias = Sequence[Mapping[str, Any]]
+from eqsat.language.ops.elementwise import broadcasts_to, pointwise
+from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
 
-def _function(
-    name: str,
-    onnx: str,
-    doc: str,
-    *,
-    partial: bool = False,
-    monotone: bool = False,
-    instances: Instances = (),
-    **facts: Unpack[Facts],
-) -> OpSpec:
+def unary(onnx: str, **facts: Any) -> Callable[[Reference], OpSpec]:
+    """Declare a function of one variable, applied to each element."""
+    return pointwise(onnx, same_as(), **facts)
+
+
+def _function(name: str, onnx: str, doc: str, **facts: Any) -> OpSpec:
     """The operator that applies a function by its NumPy name."""
 
     def reference(xp: Any, x: Any) -> Any:
         return xp.apply(name, x)
 
     reference.__doc__ = doc
-    declare = op(
-        name,
-        infer=same_as(),
-        sample=pointwise,
-        pointwise=True,
-        partial=partial,
-        monotone=monotone,
-        onnx=onnx,
-        instances=instances,
-        **facts,
-    )
-    return declare(reference)
+    return unary(onnx, name=name, **facts)(reference)
 
 
 abs_ = _function("abs", "Abs", "Absolute value.", hides_sign=True, on_dims=symbolic.absolute)
@@ -80,37 +60,19 @@ round_ = _function("round", "Round", "The nearest integer, halves to the even on
 sign = _function("sign", "Sign", "-1, 0 or 1.", monotone=True)
 
 
-@op(
-    "neg",
-    infer=same_as(),
-    sample=pointwise,
-    pointwise=True,
-    multilinear=(0,),
-    onnx="Neg",
-    instances=({},),
-    on_dims=symbolic.negative,
-)
+@unary("Neg", multilinear=(0,), instances=({},), on_dims=symbolic.negative)
 def neg(xp: Any, x: Any) -> Any:
     """Negation."""
     return xp.negative(x)
 
 
-@op("reciprocal", infer=same_as(), sample=pointwise, pointwise=True, partial=True, onnx="Reciprocal", sensitive=True)
+@unary("Reciprocal", partial=True, sensitive=True)
 def reciprocal(xp: Any, x: Any) -> Any:
     """1 / x."""
     return xp.divide(xp.number(1.0, x), x)
 
 
-@op(
-    "relu",
-    infer=same_as(),
-    sample=pointwise,
-    pointwise=True,
-    monotone=True,
-    onnx="Relu",
-    instances=({},),
-    on_dims=symbolic.relu,
-)
+@unary("Relu", monotone=True, instances=({},), on_dims=symbolic.relu)
 def relu(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, xp.number(0.0, x))
@@ -120,13 +82,13 @@ def _boolean(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.BOOL, present(operands, 0).shape),)
 
 
-@op("isnan", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsNaN", hides_sign=True, asks_finite=True)
+@pointwise("IsNaN", _boolean, hides_sign=True, asks_finite=True)
 def isnan(xp: Any, x: Any) -> Any:
     """True where the element is NaN, which alone differs from itself."""
     return xp.where(xp.equal(x, x), False, True)
 
 
-@op("isinf", infer=_boolean, sample=pointwise, pointwise=True, onnx="IsInf", hides_sign=True, asks_finite=True)
+@pointwise("IsInf", _boolean, hides_sign=True, asks_finite=True)
 def isinf(xp: Any, x: Any, *, detect_negative: bool = True, detect_positive: bool = True) -> Any:
     """True where the element is an infinity of a sign asked for; there is none among exact numbers."""
     if xp.exact:
@@ -149,13 +111,13 @@ def _prelu_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return [x, slope if slope is not None else sampling.broadcastable(rng, x)], attrs
 
 
-@op("prelu", infer=_prelu_type, sample=_prelu_sample, pointwise=True, onnx="PRelu")
+@op(infer=_prelu_type, sample=_prelu_sample, pointwise=True, onnx="PRelu")
 def prelu(xp: Any, x: Any, slope: Any) -> Any:
     """The operand x, times `slope` where negative."""
     return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(x, slope), x)
 
 
-@op("leaky_relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="LeakyRelu")
+@unary("LeakyRelu")
 def leaky_relu(xp: Any, x: Any, *, alpha: float = 0.01) -> Any:
     """The operand x, times `alpha` where negative."""
     return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(x, xp.number(alpha, x)), x)
@@ -166,13 +128,13 @@ def _exp_minus_one(xp: Any, x: Any) -> Any:
     return xp.subtract(xp.apply("exp", xp.minimum(x, xp.number(0.0, x))), xp.number(1.0, x))
 
 
-@op("elu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Elu", sensitive=True)
+@unary("Elu", sensitive=True)
 def elu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """The operand x, or alpha · (exp(x) - 1) where negative."""
     return xp.where(xp.less(x, xp.number(0.0, x)), xp.multiply(xp.number(alpha, x), _exp_minus_one(xp, x)), x)
 
 
-@op("celu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Celu", sensitive=True)
+@unary("Celu", sensitive=True)
 def celu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """max(x, 0) + min(0, alpha · (exp(x / alpha) - 1))."""
     zero, scale = xp.number(0.0, x), xp.number(alpha, x)
@@ -182,28 +144,28 @@ def celu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     return xp.add(xp.maximum(x, zero), xp.minimum(zero, curve))
 
 
-@op("selu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Selu", sensitive=True)
+@unary("Selu", sensitive=True)
 def selu(xp: Any, x: Any, *, alpha: float = 1.6732631921768188, gamma: float = 1.0507010221481323) -> Any:
     """Scaled, gamma · x, or gamma · alpha · (exp(x) - 1) where not positive."""
     curve = xp.multiply(xp.number(alpha, x), _exp_minus_one(xp, x))
     return xp.multiply(xp.number(gamma, x), xp.where(xp.less(xp.number(0.0, x), x), x, curve))
 
 
-@op("hard_sigmoid", infer=same_as(), sample=pointwise, pointwise=True, onnx="HardSigmoid", hides_sign=True)
+@unary("HardSigmoid", hides_sign=True)
 def hard_sigmoid(xp: Any, x: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
     """max(0, min(1, alpha · x + beta))."""
     line = xp.add(xp.multiply(xp.number(alpha, x), x), xp.number(beta, x))
     return xp.maximum(xp.number(0.0, x), xp.minimum(xp.number(1.0, x), line))
 
 
-@op("hard_swish", infer=same_as(), sample=pointwise, pointwise=True, onnx="HardSwish")
+@unary("HardSwish")
 def hard_swish(xp: Any, x: Any) -> Any:
     """Product x · max(0, min(1, x / 6 + 1/2))."""
     line = xp.add(xp.divide(x, xp.number(6.0, x)), xp.number(0.5, x))
     return xp.multiply(x, xp.maximum(xp.number(0.0, x), xp.minimum(xp.number(1.0, x), line)))
 
 
-@op("softplus", infer=same_as(), sample=pointwise, pointwise=True, onnx="Softplus", sensitive=True, hides_sign=True)
+@unary("Softplus", sensitive=True, hides_sign=True)
 def softplus(xp: Any, x: Any) -> Any:
     """Natural log(1 + exp(x)), in floats without overflow."""
     if not xp.exact:
@@ -211,25 +173,25 @@ def softplus(xp: Any, x: Any) -> Any:
     return xp.apply("log", xp.add(xp.number(1.0, x), xp.apply("exp", x)))
 
 
-@op("softsign", infer=same_as(), sample=pointwise, pointwise=True, onnx="Softsign")
+@unary("Softsign")
 def softsign(xp: Any, x: Any) -> Any:
     """Quotient x / (1 + |x|)."""
     return xp.divide(x, xp.add(xp.number(1.0, x), xp.apply("abs", x)))
 
 
-@op("mish", infer=same_as(), sample=pointwise, pointwise=True, onnx="Mish", sensitive=True)
+@unary("Mish", sensitive=True)
 def mish(xp: Any, x: Any) -> Any:
     """Product x · tanh(softplus(x))."""
     return xp.multiply(x, xp.apply("tanh", softplus.reference(xp, x)))
 
 
-@op("thresholded_relu", infer=same_as(), sample=pointwise, pointwise=True, onnx="ThresholdedRelu")
+@unary("ThresholdedRelu")
 def thresholded_relu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """The operand x where above `alpha`, else 0."""
     return xp.where(xp.less(xp.number(alpha, x), x), x, xp.number(0.0, x))
 
 
-@op("shrink", infer=same_as(), sample=pointwise, pointwise=True, onnx="Shrink")
+@unary("Shrink")
 def shrink(xp: Any, x: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
     """Shrunk toward 0: x + bias below -lambd, x - bias above lambd, 0 between."""
     offset = xp.number(bias, x)
@@ -237,7 +199,7 @@ def shrink(xp: Any, x: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
     return xp.where(xp.less(x, xp.number(-lambd, x)), xp.add(x, offset), above)
 
 
-@op("gelu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Gelu")
+@unary("Gelu")
 def gelu(xp: Any, x: Any, *, approximate: str = "none") -> Any:
     """Gaussian error linear unit, x / 2 · (1 + erf(x / √2)), or its approximation by "tanh"."""
     # The constants are those that float32 holds, as exporters write them, so that recognised parts agree exactly.
@@ -255,7 +217,7 @@ def _float32(value: float) -> float:
     return float(np.float32(value))
 
 
-@op("silu", infer=same_as(), sample=pointwise, pointwise=True, onnx="Swish")
+@unary("Swish")
 def silu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """Product x · sigmoid(alpha · x)."""
     return xp.multiply(x, xp.apply("sigmoid", x if alpha == 1.0 else xp.multiply(xp.number(alpha, x), x)))

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import symbolic
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present
+from eqsat.language.declaration import Operands, Sample, op, present, symbolic
 from eqsat.language.ops import sampling
 from eqsat.language.ops.operands import enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import pad_spatial
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 
 def _nothing(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -> Dim:
@@ -26,7 +22,7 @@ def _nothing(operands: Operands, results: Sequence[TensorType], attrs: Attrs) ->
     return 0
 
 
-# What the generator of rules gives constants, from the shape that it wants.
+# Attributes that the generator of rules gives constants, from the shape that it wants.
 def _itself(shape: Shape) -> Shape:
     return shape
 
@@ -48,7 +44,7 @@ def _fill_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappi
 
 
 def _element(xp: Any, value: float, dtype: str) -> Any:
-    """A number of an element type: rounded to it first, so that it is what a stored constant would be."""
+    """A number of an element type: rounded to it first, as a stored constant would be."""
     like = np.zeros((), DType.of(dtype).numpy)
     rounded = np.asarray(value).astype(like.dtype)
     return xp.number(rounded.item(), like) if DType.of(dtype).is_float else rounded
@@ -58,16 +54,17 @@ def _filled(shape: Sequence[int], element: Any) -> Any:
     return np.full(shape, element, dtype=np.asarray(element).dtype)
 
 
-@op(
-    "fill",
+#: Constants that rules name.
+_generated = partial(op, flops=_nothing, generated=True)
+
+
+@_generated(
     infer=_fill_type,
-    flops=_nothing,
     sample=_fill_sample,
     instances=({"shape": _itself, "value": 1.0},),
     shapes="The dims of `shape`.",
     choices={"shape": enumeration.any_shape, "value": enumeration.of(1.0, 0.5)},
     on_dims=symbolic.fill,
-    generated=True,
 )
 def fill(xp: Any, *, shape: tuple[int, ...], value: float, dtype: str = "float32") -> Any:
     """A tensor of one value throughout."""
@@ -82,15 +79,12 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
     return (), {"n": sampling.dim(rng), **attrs}
 
 
-@op(
-    "eye",
+@_generated(
     infer=_eye_type,
-    flops=_nothing,
     sample=_eye_sample,
     instances=({"n": _first},),
     shapes="A matrix of n by n.",
     choices={"n": enumeration.sides},
-    generated=True,
 )
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
@@ -110,16 +104,18 @@ def _identity_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     return (TensorType.of(attrs["dtype"], (channels, channels, *kernel)),)
 
 
-@op(
-    "identity_kernel",
-    infer=_identity_kernel_type,
+#: Filters of convolutions that rules name.
+_kernel = partial(
+    op,
     flops=_nothing,
     sample=_kernel_sample,
     instances=({"channels": _first, "kernel": _spatial},),
-    shapes="channels, channels, kernel….",
     choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
     generated=True,
 )
+
+
+@_kernel(infer=_identity_kernel_type, shapes="channels, channels, kernel….")
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
     result = _filled((channels, channels, *kernel), _element(xp, 0.0, dtype))
@@ -132,16 +128,7 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType.of(attrs["dtype"], (attrs["channels"], 1, *attrs["kernel"])),)
 
 
-@op(
-    "pool_kernel",
-    infer=_pool_kernel_type,
-    flops=_nothing,
-    sample=_kernel_sample,
-    instances=({"channels": _first, "kernel": _spatial},),
-    shapes="channels, 1, kernel….",
-    choices={"channels": enumeration.sides, "kernel": enumeration.any_kernel},
-    generated=True,
-)
+@_kernel(infer=_pool_kernel_type, shapes="channels, 1, kernel….")
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
     count = int(np.prod(kernel, dtype=np.int64))
@@ -171,7 +158,6 @@ def _enlarge_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Ma
 
 
 @op(
-    "enlarge",
     infer=_enlarge_type,
     flops=_nothing,
     sample=_enlarge_sample,

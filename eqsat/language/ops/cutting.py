@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import symbolic, unchanged
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present
+from eqsat.language.declaration import Operands, Sample, op, present, symbolic, unchanged
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import _checked_shape, axis_of, larger, smaller
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import pad_spatial
-from eqsat.language.terms.dims import Dim, ceildiv, evaluate
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes, ceildiv, evaluate
 
 
 def _halves(axis: int) -> Callable[[tuple[int, ...]], tuple[int, ...] | None]:
@@ -68,19 +64,18 @@ def _split_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), {**full, "sizes": (cut, total - cut)}
 
 
-@op(
-    "split",
+#: Operators whose results are elements of their operand, none changed.
+_copying = partial(op, multilinear=(0,), movement=True, total="static", hands_on=True)
+
+
+@_copying(
     infer=_split_type,
     sample=_split_sample,
-    multilinear=(0,),
-    movement=True,
     onnx="Split",
     instances=({"axis": 0, "sizes": _halves(0)}, {"axis": 1, "sizes": _halves(1)}),
     shapes="One output a size: the shape of x with that size at `axis`; the sizes add up to the dim there.",
-    total="static",
     unchanged=unchanged.alone,
     demands=demands.parts,
-    hands_on=True,
     strided=True,
 )
 def split(xp: Any, x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
@@ -141,20 +136,16 @@ def _slice_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), drawn
 
 
-@op(
+@_copying(
     "slice",
     infer=_slice_type,
     sample=_slice_sample,
-    multilinear=(0,),
-    movement=True,
     onnx="Slice",
     shapes="The rank of x; along a named axis as many elements as the steps reach.",
-    total="static",
     choices={("axes", "starts", "ends", "steps"): enumeration.slices},
     on_dims=symbolic.slice_,
     unchanged=unchanged.uncut,
     demands=demands.bounds_from_left,
-    hands_on=True,
     strided=True,
     along_axes=True,
 )
@@ -206,7 +197,6 @@ def _pads(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> tuple[int, 
 
 
 @op(
-    "pad",
     infer=_pad_type,
     sample=sampling.one_operand(
         rank=lambda a: len(a.get("pads", ())) // 2,
@@ -249,23 +239,18 @@ def _tile_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape(tuple(d * r for d, r in zip(x.shape, repeats, strict=True))),)
 
 
-@op(
-    "tile",
+@_copying(
     infer=_tile_type,
     sample=sampling.one_operand(
         most=3,
         rank=lambda a: len(a.get("repeats", ())),
         repeats=lambda rng, x, attrs: tuple(rng.choice((1, 1, 2)) for _ in x),
     ),
-    multilinear=(0,),
-    movement=True,
     onnx="Tile",
     shapes="Every dim of x times its number of `repeats`.",
-    total="static",
     choices={"repeats": enumeration.repeats},
     on_dims=symbolic.tile,
     unchanged=unchanged.repeated_once,
-    hands_on=True,
     pulled=True,
 )
 def tile(xp: Any, x: Any, *, repeats: tuple[int, ...]) -> Any:
@@ -295,21 +280,16 @@ def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     return (x,), {**attrs, "shape": shape if shape is not None else _wider(rng, x, attrs)}
 
 
-@op(
-    "expand",
+@_copying(
     infer=_expand_type,
     sample=_expand_sample,
-    multilinear=(0,),
-    movement=True,
     onnx="Expand",
     instances=({"shape": _repeated},),
     shapes="The broadcast of the shape of x and `shape`, by NumPy's rule.",
-    total="static",
     choices={"shape": enumeration.broadcast_to},
     on_dims=symbolic.expand,
     unchanged=unchanged.same_shape,
     demands=demands.repeated,
-    hands_on=True,
     strided=True,
 )
 def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:

@@ -8,13 +8,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim, broadcast_dims, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, product
+from eqsat.language.terms.dims import broadcast_dims
 
 
 def explicit(equation: str, ranks: Sequence[int]) -> tuple[list[str], str]:
@@ -112,7 +109,6 @@ def _einsum_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
 
 
 @op(
-    "einsum",
     infer=_einsum_type,
     operands=(1, None),
     flops=_einsum_flops,

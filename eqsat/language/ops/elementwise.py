@@ -9,22 +9,10 @@ import numpy as np
 
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic import divergence
-from eqsat.language.declaration import symbolic, unchanged
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import (
-    InferRule,
-    Operands,
-    OpSpec,
-    Reference,
-    broadcast,
-    present,
-    same_as,
-    same_dtype,
-)
-from eqsat.language.ops.sampling import choice, one_operand, pointwise
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType, broadcast_shapes
+from eqsat.language.declaration import InferRule, Operands, OpSpec, op, present, same_dtype, symbolic, unchanged
+from eqsat.language.declaration.spec import Reference, broadcast, same_as
+from eqsat.language.ops import sampling
+from eqsat.language.terms import Array, Attrs, DType, Shape, TensorType, broadcast_shapes
 
 
 def broadcasts_to(shape: Shape, target: Shape) -> bool:
@@ -39,33 +27,37 @@ def broadcasts_to(shape: Shape, target: Shape) -> bool:
     return all(d in (1, t) or not isinstance(d, int) or not isinstance(t, int) for d, t in pairs)
 
 
+def pointwise(onnx: str, infer: InferRule, **facts: Any) -> Callable[[Reference], OpSpec]:
+    """Declare an operator on single elements of broadcast operands."""
+    return op(infer=infer, sample=sampling.pointwise, pointwise=True, onnx=onnx, **facts)
+
+
 def _binary(
-    name: str, onnx: str, on_dims: Callable[..., Array], *, dtype: str | None = None, **facts: Any
+    onnx: str, on_dims: Callable[..., Array], *, dtype: str | None = None, **facts: Any
 ) -> Callable[[Reference], OpSpec]:
-    """Declare an operator on two broadcast operands, whose results have their element type or one of their own."""
-    return op(name, infer=broadcast(dtype), sample=pointwise, pointwise=True, onnx=onnx, on_dims=on_dims, **facts)
+    """Declare an operator on two operands, whose results have their element type or one of their own."""
+    return pointwise(onnx, broadcast(dtype), on_dims=on_dims, **facts)
 
 
-@_binary("add", "Add", symbolic.add, commutative=True, instances=({},))
+@_binary("Add", symbolic.add, commutative=True, instances=({},))
 def add(xp: Any, a: Any, b: Any) -> Any:
     """Sum."""
     return xp.add(a, b)
 
 
-@_binary("sub", "Sub", symbolic.subtract, instances=({},))
+@_binary("Sub", symbolic.subtract, instances=({},))
 def sub(xp: Any, a: Any, b: Any) -> Any:
     """Difference."""
     return xp.subtract(a, b)
 
 
-@_binary("mul", "Mul", symbolic.multiply, commutative=True, multilinear=(0, 1), instances=({},))
+@_binary("Mul", symbolic.multiply, commutative=True, multilinear=(0, 1), instances=({},))
 def mul(xp: Any, a: Any, b: Any) -> Any:
     """Product, element by element."""
     return xp.multiply(a, b)
 
 
 @_binary(
-    "div",
     "Div",
     symbolic.divide,
     multilinear=(0,),
@@ -86,13 +78,11 @@ def _pow_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (base.with_shape(broadcast_shapes(base.shape, exponent.shape)),)
 
 
-@op(
-    "pow",
-    infer=_pow_type,
-    sample=pointwise,
-    pointwise=True,
+@pointwise(
+    "Pow",
+    _pow_type,
+    name="pow",
     partial=True,
-    onnx="Pow",
     sensitive=True,
     on_dims=symbolic.power,
     portable=divergence.power,
@@ -103,9 +93,7 @@ def pow_(xp: Any, a: Any, b: Any) -> Any:
     return xp.power(a, b)
 
 
-@_binary(
-    "mod", "Mod", symbolic.modulo, partial=True, sensitive=True, portable=divergence.remainder, fails_on_integers=True
-)
+@_binary("Mod", symbolic.modulo, partial=True, sensitive=True, portable=divergence.remainder, fails_on_integers=True)
 def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
     """Remainder with the sign of the divisor, or with `fmod` that of the dividend."""
     if xp.exact:
@@ -114,43 +102,43 @@ def mod(xp: Any, a: Any, b: Any, *, fmod: bool = False) -> Any:
         return np.fmod(a, b) if fmod else np.mod(a, b)
 
 
-@_binary("maximum", "Max", symbolic.maximum, commutative=True)
+@_binary("Max", symbolic.maximum, commutative=True)
 def maximum(xp: Any, a: Any, b: Any) -> Any:
     """The larger element."""
     return xp.maximum(a, b)
 
 
-@_binary("minimum", "Min", symbolic.least_of, commutative=True)
+@_binary("Min", symbolic.least_of, commutative=True)
 def minimum(xp: Any, a: Any, b: Any) -> Any:
     """The smaller element."""
     return xp.minimum(a, b)
 
 
-@_binary("equal", "Equal", symbolic.equal, dtype="bool", commutative=True, hides_sign=True)
+@_binary("Equal", symbolic.equal, dtype="bool", commutative=True, hides_sign=True)
 def equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the elements are equal."""
     return xp.equal(a, b)
 
 
-@_binary("less", "Less", symbolic.less, dtype="bool", hides_sign=True)
+@_binary("Less", symbolic.less, dtype="bool", hides_sign=True)
 def less(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller."""
     return xp.less(a, b)
 
 
-@_binary("less_equal", "LessOrEqual", symbolic.less_equal, dtype="bool", hides_sign=True)
+@_binary("LessOrEqual", symbolic.less_equal, dtype="bool", hides_sign=True)
 def less_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is smaller or equal."""
     return xp.less_equal(a, b)
 
 
-@_binary("greater", "Greater", symbolic.greater, dtype="bool", hides_sign=True)
+@_binary("Greater", symbolic.greater, dtype="bool", hides_sign=True)
 def greater(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger."""
     return xp.less(b, a)
 
 
-@_binary("greater_equal", "GreaterOrEqual", symbolic.greater_equal, dtype="bool", hides_sign=True)
+@_binary("GreaterOrEqual", symbolic.greater_equal, dtype="bool", hides_sign=True)
 def greater_equal(xp: Any, a: Any, b: Any) -> Any:
     """True where the left element is larger or equal."""
     return xp.less_equal(b, a)
@@ -175,103 +163,49 @@ _INTEGERS = {0: "int32", 1: "int32"}
 _logical, _bitwise = _of_kind("bool"), _of_kind("integer")
 
 
-@op(
-    "and_",
-    infer=_logical,
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    dtypes=_BOOLEANS,
-    onnx="And",
-    on_dims=symbolic.both,
-)
+@pointwise("And", _logical, commutative=True, dtypes=_BOOLEANS, on_dims=symbolic.both)
 def and_(xp: Any, a: Any, b: Any) -> Any:
     """Logical and."""
     return xp.where(a, b, a)
 
 
-@op(
-    "or_",
-    infer=_logical,
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    dtypes=_BOOLEANS,
-    onnx="Or",
-    on_dims=symbolic.either,
-)
+@pointwise("Or", _logical, commutative=True, dtypes=_BOOLEANS, on_dims=symbolic.either)
 def or_(xp: Any, a: Any, b: Any) -> Any:
     """Logical or."""
     return xp.where(a, a, b)
 
 
-@op(
-    "xor",
-    infer=_logical,
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    dtypes=_BOOLEANS,
-    onnx="Xor",
-    on_dims=symbolic.one_of,
-)
+@pointwise("Xor", _logical, commutative=True, dtypes=_BOOLEANS, on_dims=symbolic.one_of)
 def xor(xp: Any, a: Any, b: Any) -> Any:
     """Logical exclusive or."""
     return xp.where(a, xp.where(b, False, True), b)
 
 
-@op(
-    "not_",
-    infer=_logical,
-    sample=pointwise,
-    pointwise=True,
-    dtypes={0: "bool"},
-    onnx="Not",
-    hides_sign=True,
-    on_dims=symbolic.inverse,
-)
+@pointwise("Not", _logical, dtypes={0: "bool"}, hides_sign=True, on_dims=symbolic.inverse)
 def not_(xp: Any, a: Any) -> Any:
     """Logical not."""
     return xp.where(a, False, True)
 
 
-@op(
-    "bitwise_and",
-    infer=_bitwise,
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    dtypes=_INTEGERS,
-    onnx="BitwiseAnd",
-)
+@pointwise("BitwiseAnd", _bitwise, commutative=True, dtypes=_INTEGERS)
 def bitwise_and(xp: Any, a: Any, b: Any) -> Any:
     """And of the bits of integers."""
     return np.bitwise_and(a, b)
 
 
-@op(
-    "bitwise_or", infer=_bitwise, sample=pointwise, pointwise=True, commutative=True, dtypes=_INTEGERS, onnx="BitwiseOr"
-)
+@pointwise("BitwiseOr", _bitwise, commutative=True, dtypes=_INTEGERS)
 def bitwise_or(xp: Any, a: Any, b: Any) -> Any:
     """Or of the bits of integers."""
     return np.bitwise_or(a, b)
 
 
-@op(
-    "bitwise_xor",
-    infer=_bitwise,
-    sample=pointwise,
-    pointwise=True,
-    commutative=True,
-    dtypes=_INTEGERS,
-    onnx="BitwiseXor",
-)
+@pointwise("BitwiseXor", _bitwise, commutative=True, dtypes=_INTEGERS)
 def bitwise_xor(xp: Any, a: Any, b: Any) -> Any:
     """Exclusive or of the bits of integers."""
     return np.bitwise_xor(a, b)
 
 
-@op("bitwise_not", infer=_bitwise, sample=pointwise, pointwise=True, dtypes={0: "int32"}, onnx="BitwiseNot")
+@pointwise("BitwiseNot", _bitwise, dtypes={0: "int32"})
 def bitwise_not(xp: Any, a: Any) -> Any:
     """Complement of the bits of integers."""
     return np.bitwise_not(a)
@@ -280,15 +214,7 @@ def bitwise_not(xp: Any, a: Any) -> Any:
 _SHIFTED = {0: "uint32", 1: "uint32"}
 
 
-@op(
-    "bit_shift",
-    infer=_bitwise,
-    sample=pointwise,
-    pointwise=True,
-    dtypes=_SHIFTED,
-    onnx="BitShift",
-    portable=divergence.shift,
-)
+@pointwise("BitShift", _bitwise, dtypes=_SHIFTED, portable=divergence.shift)
 def bit_shift(xp: Any, a: Any, b: Any, *, direction: str = "LEFT") -> Any:
     """The bits of integers moved by `b` places to the "LEFT" or "RIGHT"."""
     return np.left_shift(a, b) if direction == "LEFT" else np.right_shift(a, b)
@@ -301,15 +227,7 @@ def _where_type(operands: Operands, attrs: Attrs) -> Sequence[TensorType]:
     return broadcast(like=1)(operands, attrs)
 
 
-@op(
-    "where",
-    infer=_where_type,
-    sample=pointwise,
-    pointwise=True,
-    dtypes={0: "bool"},
-    onnx="Where",
-    on_dims=symbolic.where,
-)
+@pointwise("Where", _where_type, dtypes={0: "bool"}, on_dims=symbolic.where)
 def where(xp: Any, condition: Any, a: Any, b: Any) -> Any:
     """The element of `a` where the condition is true, else that of `b`."""
     return xp.where(condition, a, b)
@@ -325,13 +243,13 @@ def _clip_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 def _clip_sample(rng: Any, known: Any, attrs: Any) -> Any:
-    drawn = pointwise(rng, known[:1], attrs)
+    drawn = sampling.pointwise(rng, known[:1], attrs)
     if drawn is None:
         return None
     return [*drawn[0], *(s if s is not None else () for s in known[1:])], attrs
 
 
-@op("clip", infer=_clip_type, sample=_clip_sample, pointwise=True, onnx="Clip")
+@op(infer=_clip_type, sample=_clip_sample, pointwise=True, onnx="Clip")
 def clip(xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
     """Elements held between two scalars, either of which may be left out; the upper one wins where they cross."""
     if low is not None:
@@ -347,9 +265,8 @@ def _cast_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 @op(
-    "cast",
     infer=_cast_type,
-    sample=one_operand(0, to=choice("float32", "float64")),
+    sample=sampling.one_operand(0, to=sampling.choice("float32", "float64")),
     pointwise=True,
     partial=True,
     onnx="Cast",
@@ -363,14 +280,11 @@ def cast(xp: Any, x: Any, *, to: str) -> Any:
     return xp.cast(x, DType.of(to))
 
 
-@op(
-    "identity",
-    infer=same_as(),
-    sample=pointwise,
-    pointwise=True,
+@pointwise(
+    "Identity",
+    same_as(),
     multilinear=(0,),
     view=True,
-    onnx="Identity",
     total="all",
     on_dims=symbolic.same,
     unchanged=unchanged.always,

@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import symbolic
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import InferRule, Operands, present, same_dtype
+from eqsat.language.declaration import InferRule, Operands, Sample, op, present, same_dtype, symbolic
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.terms.dims import Dim, evaluate, floordiv
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, evaluate, floordiv
 
 _INDICES = {1: "int64"}
 
 
 def _indices(operands: Operands) -> TensorType:
-    found = present(operands, 1)
-    if found.dtype not in (DType.INT32, DType.INT64):
-        raise ShapeError(f"indices are {found}", expected="int32 or int64", remedy="cast the indices")
-    return found
+    indices = present(operands, 1)
+    if indices.dtype not in (DType.INT32, DType.INT64):
+        raise ShapeError(f"indices are {indices}", expected="int32 or int64", remedy="cast the indices")
+    return indices
 
 
 def _gather_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -37,7 +34,7 @@ def _gather_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])),)
 
 
-def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     drawn = sampling.one_operand(most=3, axis=sampling.axis)(rng, known[:1], attrs)
     if drawn is None:
         return None
@@ -45,19 +42,17 @@ def _gather_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     return [drawn[0][0], indices], drawn[1]
 
 
-@op(
-    "gather",
+#: Operators that take elements at indices.
+_gathering = partial(op, multilinear=(0,), movement=True, dtypes=_INDICES, pulled=True, indexed=True)
+
+
+@_gathering(
     infer=_gather_type,
     sample=_gather_sample,
-    multilinear=(0,),
-    movement=True,
-    dtypes=_INDICES,
     onnx="Gather",
     shapes="The shape of x with the dims of the indices in place of `axis`.",
     beside=enumeration.gathered,
     on_dims=symbolic.gather,
-    pulled=True,
-    indexed=True,
 )
 def gather(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """The slices of `x` along an axis that the indices name; negative ones count from the end."""
@@ -73,7 +68,7 @@ def _gather_elements_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     return (x.with_shape(indices.shape),)
 
 
-def _same_rank_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _same_rank_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     """An operand, and indices and updates no larger than it on any axis."""
     drawn = sampling.one_operand(most=3, axis=sampling.axis)(rng, known[:1], attrs)
     if drawn is None:
@@ -94,17 +89,11 @@ def _place(shape: Sequence[int], axis: int, indices: Any) -> tuple[Any, ...]:
     return tuple(grid)
 
 
-@op(
-    "gather_elements",
+@_gathering(
     infer=_gather_elements_type,
     sample=_same_rank_sample,
-    multilinear=(0,),
-    movement=True,
-    dtypes=_INDICES,
     onnx="GatherElements",
     shapes="The shape of the indices, which have the rank of x.",
-    pulled=True,
-    indexed=True,
 )
 def gather_elements(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """result[i][j] = x[indices[i][j]][j] for axis 0, and so on for other axes and ranks."""
@@ -127,7 +116,7 @@ def _gather_nd_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (x.with_shape((*indices.shape[:-1], *x.shape[batch + depth :])),)
 
 
-def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     """An operand, indices into its leading axes, and updates where they are asked for."""
     batch = attrs.get("batch_dims", 0)
     x = known[0] if known[0] is not None else sampling.shape(rng, batch + 1, max(3, batch + 1))
@@ -143,17 +132,11 @@ def _nd_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     return [x, indices, *updates], attrs
 
 
-@op(
-    "gather_nd",
+@_gathering(
     infer=_gather_nd_type,
     sample=_nd_sample,
-    multilinear=(0,),
-    movement=True,
-    dtypes=_INDICES,
     onnx="GatherND",
     shapes="The dims of the indices but the last, then the dims of x that an index vector does not reach.",
-    pulled=True,
-    indexed=True,
 )
 def gather_nd(xp: Any, x: Any, indices: Any, *, batch_dims: int = 0) -> Any:
     """The slices of `x` at the index vectors that the last axis of `indices` holds, batch by batch."""
@@ -225,14 +208,14 @@ def _scattered(xp: Any, x: Any, index: tuple[Any, ...], updates: Any, reduction:
     return result
 
 
-@op(
-    "scatter_elements",
-    infer=_scatter_type,
+#: Operators that put elements at indices.
+_scattering = partial(op, infer=_scatter_type, dtypes=_INDICES, indexed=True)
+
+
+@_scattering(
     sample=_same_rank_sample,
-    dtypes=_INDICES,
     onnx="ScatterElements",
     shapes="The shape of x; indices and updates have one shape, of the rank of x.",
-    indexed=True,
 )
 def scatter_elements(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none") -> Any:
     """`x` with result[indices[i][j]][j] = updates[i][j] for axis 0, or combined by `reduction`: add, mul, max, min."""
@@ -240,14 +223,10 @@ def scatter_elements(xp: Any, x: Any, indices: Any, updates: Any, *, axis: int =
     return _scattered(xp, x, _place(indices.shape, axis % x.ndim, indices), updates, reduction)
 
 
-@op(
-    "scatter_nd",
-    infer=_scatter_type,
+@_scattering(
     sample=_nd_sample,
-    dtypes=_INDICES,
     onnx="ScatterND",
     shapes="The shape of x; updates have the dims of the indices but the last, then those of a slice.",
-    indexed=True,
 )
 def scatter_nd(xp: Any, x: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
     """`x` with the slices at the index vectors in `indices` replaced by, or combined with, the updates."""
@@ -277,7 +256,7 @@ def _blocks(to_space: bool) -> InferRule:
     return infer
 
 
-def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     block = attrs.get("blocksize", 2)
     x = (
         known[0]
@@ -287,23 +266,21 @@ def _depth_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapp
     return (x,), {**attrs, "blocksize": block, "mode": attrs.get("mode") or rng.choice(("DCR", "CRD"))}
 
 
-def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> sampling.Sample:
+def _space_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     block = attrs.get("blocksize", 2)
     x = known[0] if known[0] is not None else (rng.randint(1, 2), rng.randint(1, 2), block * rng.randint(1, 2), block)
     return (x,), {**attrs, "blocksize": block}
 
 
-@op(
-    "depth_to_space",
+#: Operators that exchange channels and pixels.
+_regrouping = partial(op, multilinear=(0,), movement=True, total="static", demands=demands.as_many_after, pulled=True)
+
+
+@_regrouping(
     infer=_blocks(to_space=True),
     sample=_depth_sample,
-    multilinear=(0,),
-    movement=True,
     onnx="DepthToSpace",
     shapes="n, b·b·c, h, w becomes n, c, h·b, w·b for a blocksize of b.",
-    total="static",
-    demands=demands.as_many_after,
-    pulled=True,
 )
 def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any:
     """Channels spread over blocks of pixels; "DCR" has the block at the slow end of the channels, "CRD" at the fast."""
@@ -316,17 +293,11 @@ def depth_to_space(xp: Any, x: Any, *, blocksize: int, mode: str = "DCR") -> Any
     return parts.reshape(n, rest, h * b, w * b)
 
 
-@op(
-    "space_to_depth",
+@_regrouping(
     infer=_blocks(to_space=False),
     sample=_space_sample,
-    multilinear=(0,),
-    movement=True,
     onnx="SpaceToDepth",
     shapes="n, c, h·b, w·b becomes n, b·b·c, h, w for a blocksize of b.",
-    total="static",
-    demands=demands.as_many_after,
-    pulled=True,
 )
 def space_to_depth(xp: Any, x: Any, *, blocksize: int) -> Any:
     """Blocks of pixels stacked into channels, the block at the slow end."""
@@ -344,7 +315,6 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 @op(
-    "trilu",
     infer=_trilu_type,
     sample=sampling.one_operand(2, k=sampling.choice(0, 0, 1, -1), upper=sampling.flag),
     multilinear=(0,),
@@ -357,8 +327,8 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 def trilu(xp: Any, x: Any, *, k: int = 0, upper: bool = True) -> Any:
     """The upper or lower triangle of matrices from diagonal `k` on, zero elsewhere."""
     rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
-    kept = columns - rows >= k if upper else columns - rows <= k
-    return xp.where(np.broadcast_to(kept, x.shape), x, xp.number(0.0, x))
+    inside = columns - rows >= k if upper else columns - rows <= k
+    return xp.where(np.broadcast_to(inside, x.shape), x, xp.number(0.0, x))
 
 
 def _shape_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -368,14 +338,14 @@ def _shape_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.INT64, (len(x.shape[attrs["start"] : attrs["end"]]),)),)
 
 
-@op(
-    "shape",
+#: Operators that read a shape.
+_measuring = partial(op, sample=sampling.one_operand(0), hides_sign=True, total="all")
+
+
+@_measuring(
     infer=_shape_type,
-    sample=sampling.one_operand(0),
     onnx="Shape",
     shapes="A vector of as many elements as there are axes from `start` to before `end`.",
-    hides_sign=True,
-    total="all",
 )
 def shape(xp: Any, x: Any, *, start: int = 0, end: int | None = None) -> Any:
     """The dims of the operand, from axis `start` to before axis `end`, as a vector of int64."""
@@ -386,15 +356,7 @@ def _size_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(DType.INT64, ()),)
 
 
-@op(
-    "size",
-    infer=_size_type,
-    sample=sampling.one_operand(0),
-    onnx="Size",
-    shapes="A scalar.",
-    hides_sign=True,
-    total="all",
-)
+@_measuring(infer=_size_type, onnx="Size", shapes="A scalar.")
 def size(xp: Any, x: Any) -> Any:
     """The number of elements as an int64 scalar."""
     return np.array(np.size(x), np.int64)

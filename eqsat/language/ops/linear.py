@@ -9,14 +9,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
-from eqsat.language.terms.dims import Dim, evaluate, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, broadcast_shapes, evaluate, product
 
 
 def _matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -46,9 +43,7 @@ def _matmul_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
 _VECTORS = 0.15
 
 
-def _matmul_sample(
-    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
-) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+def _matmul_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     a, b = known
     batch: Shape = tuple(rng.randint(1, 3) for _ in range(rng.choice((0, 0, 1, 2))))
     if a is None:
@@ -63,7 +58,6 @@ def _matmul_sample(
 
 
 @op(
-    "matmul",
     infer=_matmul_type,
     flops=_matmul_flops,
     sample=_matmul_sample,
@@ -107,9 +101,7 @@ def _gemm_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs)
     return results[0].size * inner * 2
 
 
-def _gemm_sample(
-    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
-) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+def _gemm_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     full = {"trans_a": rng.random() < 0.3, "trans_b": rng.random() < 0.3, **attrs}
     if any(s is not None and len(s) != 2 for s in known[:2]):
         return None
@@ -127,7 +119,6 @@ def _turned(shape: Shape | None, turn: bool) -> Shape | None:
 
 
 @op(
-    "gemm",
     infer=_gemm_type,
     flops=_gemm_flops,
     sample=_gemm_sample,
@@ -193,9 +184,7 @@ def _conv_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs)
     return results[0].size * product(present(operands, 1).dims[1:]) * 2
 
 
-def _conv_sample(
-    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
-) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+def _conv_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     x, w = known[0], known[1]
     group = attrs.get("group") or rng.choice((1, 1, 2))
     if x is None:
@@ -240,7 +229,6 @@ _CONV_INSTANCES: tuple[Mapping[str, Any], ...] = (
 
 
 @op(
-    "conv",
     infer=_conv_type,
     flops=_conv_flops,
     sample=_conv_sample,
@@ -327,9 +315,7 @@ def _transposed_flops(operands: Operands, results: Sequence[TensorType], attrs: 
     return present(operands, 0).size * product(present(operands, 1).dims[1:]) * 2
 
 
-def _transposed_sample(
-    rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]
-) -> tuple[Sequence[Shape], Mapping[str, Any]] | None:
+def _transposed_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
     x, w = known[0], known[1]
     group = attrs.get("group") or rng.choice((1, 1, 2))
     channels = x[1] if x is not None else w[0] if w is not None else group * rng.randint(1, 2)
@@ -347,7 +333,6 @@ def _transposed_sample(
 
 
 @op(
-    "conv_transpose",
     infer=_transposed_type,
     flops=_transposed_flops,
     sample=_transposed_sample,
@@ -395,6 +380,6 @@ def conv_transpose(
         at = (..., *(slice(k * d, k * d + (n - 1) * s + 1, s) for k, n, s, d in steps))
         result[at] = xp.add(result[at], product)
     ends = [pads[spatial + i] - more[i] for i in range(spatial)]
-    kept = (slice(pads[i], full[i] - max(ends[i], 0)) for i in range(spatial))
-    result = pad_spatial(xp, result[(..., *kept)], [0] * spatial + [max(-e, 0) for e in ends])
+    inner = (slice(pads[i], full[i] - max(ends[i], 0)) for i in range(spatial))
+    result = pad_spatial(xp, result[(..., *inner)], [0] * spatial + [max(-e, 0) for e in ends])
     return result if b is None else xp.add(result, b.reshape(-1, *(1,) * spatial))

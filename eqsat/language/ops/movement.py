@@ -10,15 +10,12 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import symbolic, unchanged
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype, symbolic, unchanged
 from eqsat.language.ops import sampling
 from eqsat.language.ops.operands import demands, enumeration
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Atom, Dim, dim_max, dim_min, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, merge_shapes
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, dim_max, product
+from eqsat.language.terms.dims import Atom, dim_min
+from eqsat.language.terms.types import merge_shapes
 
 
 def at_most(a: Dim, b: Dim) -> bool:
@@ -94,7 +91,6 @@ _PERMUTATIONS = [(1, 0), *(p for p in itertools.permutations(range(3)) if p != (
 
 
 @op(
-    "reshape",
     infer=_reshape_type,
     sample=_reshape_sample,
     multilinear=(0,),
@@ -127,7 +123,6 @@ def _transpose_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 @op(
-    "transpose",
     infer=_transpose_type,
     sample=sampling.one_operand(rank=lambda a: len(a.get("perm", ())), perm=sampling.permutation),
     multilinear=(0,),
@@ -195,7 +190,6 @@ def _concat_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
 
 
 @op(
-    "concat",
     infer=_concat_type,
     operands=(1, None),
     sample=_concat_sample,

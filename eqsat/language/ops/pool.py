@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present
+from eqsat.language.declaration import Operands, Sample, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import flops_per_input, mean
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
-from eqsat.language.terms.dims import Dim, ceildiv, evaluate, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, ceildiv, evaluate, product
 
 Ints: TypeAlias = tuple[int, ...]
 
@@ -123,10 +120,11 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
 )
 
 
-@op(
-    "max_pool",
-    infer=_pool_type,
-    flops=_pool_flops,
+#: Operators on windows of a size.
+_pool = partial(op, infer=_pool_type, flops=_pool_flops, demands=demands.windows, windowed=True)
+
+
+@_pool(
     sample=_pool_sample,
     index="n c h@kernel... -> n c h...",
     onnx="MaxPool",
@@ -134,8 +132,6 @@ _POOL_INSTANCES: tuple[Mapping[str, Any], ...] = (
     selects=True,
     choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
     beside=enumeration.windowed,
-    demands=demands.windows,
-    windowed=True,
 )
 def max_pool(
     xp: Any,
@@ -148,9 +144,9 @@ def max_pool(
     ceil_mode: bool = False,
 ) -> Any:
     """Maximum of every window of N,C,spatial…; padding never counts."""
-    found = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
-    inside = found.mask(padding=False).astype(bool)
-    view = found.of(found.padded(xp, x))
+    placed = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
+    inside = placed.mask(padding=False).astype(bool)
+    view = placed.of(placed.padded(xp, x))
     # Position by position, since there is no least element among residues to pad with.
     result, known = view[..., 0], inside[..., 0]
     for i in range(1, view.shape[-1]):
@@ -160,10 +156,7 @@ def max_pool(
     return result
 
 
-@op(
-    "avg_pool",
-    infer=_pool_type,
-    flops=_pool_flops,
+@_pool(
     sample=_avg_sample,
     multilinear=(0,),
     index="n c h@kernel... -> n c h...",
@@ -173,8 +166,6 @@ def max_pool(
     sensitive=True,
     choices={("kernel", "strides", "dilations", "pads"): enumeration.pooled},
     beside=enumeration.windowed,
-    demands=demands.windows,
-    windowed=True,
 )
 def avg_pool(
     xp: Any,
@@ -188,9 +179,9 @@ def avg_pool(
     count_include_pad: bool = False,
 ) -> Any:
     """Mean of every window of N,C,spatial…; padding counts as zeros where asked for, and not at all otherwise."""
-    found = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
-    total = xp.sum(found.of(found.padded(xp, x)), axis=-1)
-    counts = np.broadcast_to(found.mask(padding=count_include_pad).sum(axis=-1), total.shape)
+    placed = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
+    total = xp.sum(placed.of(placed.padded(xp, x)), axis=-1)
+    counts = np.broadcast_to(placed.mask(padding=count_include_pad).sum(axis=-1), total.shape)
     result = total
     for count in np.unique(counts):
         result = np.where(counts == count, xp.divide(total, xp.number(int(count), x)), result)
@@ -202,16 +193,7 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
     return None if drawn is None else (drawn[0], {"p": rng.choice((1, 2, 3)), **drawn[1]})
 
 
-@op(
-    "lp_pool",
-    infer=_pool_type,
-    flops=_pool_flops,
-    sample=_lp_sample,
-    onnx="LpPool",
-    shapes="n, c, spatial… becomes n, c, windows….",
-    demands=demands.windows,
-    windowed=True,
-)
+@_pool(sample=_lp_sample, onnx="LpPool", shapes="n, c, spatial… becomes n, c, windows….")
 def lp_pool(
     xp: Any,
     x: Any,
@@ -224,8 +206,8 @@ def lp_pool(
     ceil_mode: bool = False,
 ) -> Any:
     """The p-norm of every window of N,C,spatial…, where padding counts as zeros (ONNX LpPool)."""
-    found = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
-    sizes = xp.apply("abs", found.of(found.padded(xp, x)))
+    placed = _Windows(x, kernel, strides, pads, dilations, ceil_mode)
+    sizes = xp.apply("abs", placed.of(placed.padded(xp, x)))
     if p == 1:
         return xp.sum(sizes, axis=-1)
     total = xp.sum(xp.power(sizes, xp.number(float(p), x)), axis=-1)
@@ -244,38 +226,32 @@ def _global_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 _GLOBAL_SAMPLE = sampling.one_operand(3)
 
 
-@op(
-    "global_avg_pool",
+#: Operators on one window over all of space.
+_global_pool = partial(
+    op,
     infer=_global_type,
     flops=flops_per_input(1),
     sample=_GLOBAL_SAMPLE,
-    multilinear=(0,),
     partial=True,
+    beside=enumeration.windowed,
+    windowed=True,
+)
+
+
+@_global_pool(
+    multilinear=(0,),
     index="n c h... -> n c 1...; reads h",
     onnx="GlobalAveragePool",
     instances=({},),
     accumulates=True,
     sensitive=True,
-    beside=enumeration.windowed,
-    windowed=True,
 )
 def global_avg_pool(xp: Any, x: Any) -> Any:
     """Mean over all spatial axes of N,C,spatial…, which stay as ones."""
     return mean(xp, x, tuple(range(2, x.ndim)))
 
 
-@op(
-    "global_max_pool",
-    infer=_global_type,
-    flops=flops_per_input(1),
-    sample=_GLOBAL_SAMPLE,
-    partial=True,
-    index="n c h... -> n c 1...",
-    onnx="GlobalMaxPool",
-    selects=True,
-    beside=enumeration.windowed,
-    windowed=True,
-)
+@_global_pool(index="n c h... -> n c 1...", onnx="GlobalMaxPool", selects=True)
 def global_max_pool(xp: Any, x: Any) -> Any:
     """Maximum over all spatial axes of N,C,spatial…, which stay as ones."""
     return xp.max(x, axis=tuple(range(2, x.ndim)), keepdims=True)
@@ -293,7 +269,6 @@ def _lrn_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) 
 
 
 @op(
-    "lrn",
     infer=_lrn_type,
     flops=_lrn_flops,
     sample=sampling.one_operand(4, size=sampling.choice(1, 3)),

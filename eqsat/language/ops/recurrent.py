@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.declaration.registry import op
+from eqsat.language.declaration import op
 from eqsat.language.ops import activations as functions
 from eqsat.language.ops.operands import enumeration
 from eqsat.language.ops.operands.recurrent import _DTYPES, _OWN, layer_flops, layer_sample, layer_type
 
-#: What a step makes of its gates before the state is known, the states, and the direction: the new states.
+#: The new states, from the gates of a step before the state is known, the states, and the direction.
 Cell: TypeAlias = Callable[[Any, "tuple[Any, ...]", int], "tuple[Any, ...]"]
 Names: TypeAlias = tuple[str, ...]
 Numbers: TypeAlias = tuple[float, ...]
@@ -95,16 +96,16 @@ class _Layer:
         xp = self.xp
         steps, batch, width = x.shape
         rows = x.reshape(steps * batch, width)
-        made, last = [], []
+        outputs_by_direction, last = [], []
         for d in range(self.directions):
             # The products with the inputs of all steps are one.
             gates = xp.matmul(rows, np.transpose(w[d]))
             gates = (gates if bias is None else xp.add(gates, bias[d])).reshape(steps, batch, w.shape[1])
             backward = self.direction == "reverse" or d == 1
             outputs, final = self._direction(gates, lens, tuple(s[d] for s in states), cell, d, backward)
-            made.append(outputs)
+            outputs_by_direction.append(outputs)
             last.append(final)
-        return (np.stack(made, 1), *(np.stack([f[i] for f in last], 0) for i in range(len(states))))
+        return (np.stack(outputs_by_direction, 1), *(np.stack([f[i] for f in last], 0) for i in range(len(states))))
 
     def _direction(
         self, gates: Any, lens: Any, states: tuple[Any, ...], cell: Cell, direction: int, backward: bool
@@ -121,7 +122,7 @@ class _Layer:
             going = step < lens
             at = np.clip(lens - 1 - step if backward else np.full(batch, step), 0, steps - 1)
             after = cell(gates[at, rows], states, direction)
-            # What has ended keeps its states.
+            # A sequence that has ended keeps its states.
             states = tuple(np.where(going[:, None], a, s) for a, s in zip(after, states, strict=True))
             result[at[going], rows[going]] = states[0][going]
         # Of a sequence without steps ONNX Runtime makes zeros, whatever the first states are.
@@ -139,19 +140,20 @@ def _laid_out(made: tuple[Any, ...], layout: int) -> tuple[Any, ...]:
     return (np.transpose(made[0], (2, 0, 1, 3)), *(np.swapaxes(s, 0, 1) for s in made[1:]))
 
 
-@op(
-    "lstm",
+#: Recurrent layers.
+_layer = partial(op, dtypes=_DTYPES, stepwise=True)
+
+
+@_layer(
     infer=layer_type(4, 2),
     flops=layer_flops(4),
     sample=layer_sample(4, 8),
-    dtypes=_DTYPES,
     onnx="LSTM",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the two last states have no steps.",
     choices={
         ("activations", "alphas", "betas", "clip"): enumeration.activations(3, ("HardSigmoid", "LeakyRelu", "Softsign"))
     },
     beside=enumeration.recurrent(4),
-    stepwise=True,
 )
 def lstm(
     xp: Any,
@@ -201,17 +203,14 @@ def lstm(
     return layer.run(x, w, bias, lens, (h, c), size, cell, layout)
 
 
-@op(
-    "gru",
+@_layer(
     infer=layer_type(3, 1),
     flops=layer_flops(3),
     sample=layer_sample(3, 6),
-    dtypes=_DTYPES,
     onnx="GRU",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
     choices={("activations", "alphas", "betas", "clip"): enumeration.activations(2, ("HardSigmoid", "Relu"))},
     beside=enumeration.recurrent(3),
-    stepwise=True,
 )
 def gru(
     xp: Any,
@@ -246,8 +245,8 @@ def gru(
         both = both if inner is None else xp.add(both, inner[d, : 2 * size])
         both = xp.add(gates[:, : 2 * size], both)
         z, reset = layer.active(both[:, :size], 0, d), layer.active(both[:, size:], 0, d)
-        kept = hidden if linear_before_reset else xp.multiply(reset, hidden)
-        new = xp.matmul(kept, recur[:, 2 * size :])
+        state = hidden if linear_before_reset else xp.multiply(reset, hidden)
+        new = xp.matmul(state, recur[:, 2 * size :])
         new = new if inner is None else xp.add(new, inner[d, 2 * size :])
         new = xp.multiply(reset, new) if linear_before_reset else new
         new = layer.active(xp.add(gates[:, 2 * size :], new), 1, d)
@@ -258,17 +257,14 @@ def gru(
     return layer.run(x, w, bias, lens, (h,), size, cell, layout)
 
 
-@op(
-    "rnn",
+@_layer(
     infer=layer_type(1, 1),
     flops=layer_flops(1),
     sample=layer_sample(1, 6),
-    dtypes=_DTYPES,
     onnx="RNN",
     shapes="Steps, batch, input becomes steps, directions, batch, hidden; the last state has no steps.",
     choices={("activations", "alphas", "betas", "clip"): enumeration.activations(1, ("Affine",))},
     beside=enumeration.recurrent(1),
-    stepwise=True,
 )
 def rnn(
     xp: Any,

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic import divergence
-from eqsat.language.declaration import symbolic, unchanged
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import FlopRule, Operands, present
+from eqsat.language.declaration import Operands, OpSpec, op, present, symbolic, unchanged
+from eqsat.language.declaration.spec import FlopRule, Reference
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 Axes: TypeAlias = tuple[int, ...]
 
@@ -61,18 +59,17 @@ _SAMPLE = sampling.one_operand(axes=sampling.axes, keepdims=sampling.flag)
 _INSTANCES = ({"axes": (0,)}, {"axes": (1,)})
 
 
-@op(
-    "reduce_sum",
-    infer=_reduce_type,
-    flops=flops_per_input(1),
-    sample=_SAMPLE,
+def _reduction(onnx: str, flops: int = 1, **facts: Any) -> Callable[[Reference], OpSpec]:
+    """Declare an operator that reduces axes, most of them in kernels that work along rows."""
+    derived = {"index": "...{axes} -> ...", "rowwise": True, "total": "static", **facts}
+    return op(infer=_reduce_type, flops=flops_per_input(flops), sample=_SAMPLE, onnx=onnx, **derived)
+
+
+@_reduction(
+    "ReduceSum",
     multilinear=(0,),
-    index="...{axes} -> ...",
-    onnx="ReduceSum",
     instances=_INSTANCES,
     sensitive=True,
-    rowwise=True,
-    total="static",
     on_dims=symbolic.sum_of,
     unchanged=unchanged.without_axes,
     portable=divergence.reduction(divergence.totals),
@@ -90,21 +87,15 @@ def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     return xp.divide(total, xp.number(count, x))
 
 
-@op(
-    "reduce_mean",
-    infer=_reduce_type,
-    flops=flops_per_input(1),
-    sample=_SAMPLE,
+@_reduction(
+    "ReduceMean",
     multilinear=(0,),
     average=True,
     partial=_of_nothing,
     index="...{axes} -> ...; reads axes",
-    onnx="ReduceMean",
     instances=_INSTANCES,
     accumulates=True,
     sensitive=True,
-    rowwise=True,
-    total="static",
     unchanged=unchanged.without_axes,
     portable=divergence.reduction(divergence.totals),
 )
@@ -113,55 +104,23 @@ def reduce_mean(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     return mean(xp, x, axes, keepdims)
 
 
-@op(
-    "reduce_max",
-    infer=_reduce_type,
-    flops=flops_per_input(1),
-    sample=_SAMPLE,
-    average=True,
-    partial=_of_nothing,
-    index="...{axes} -> ...",
-    onnx="ReduceMax",
-    instances=_INSTANCES,
-    selects=True,
-    rowwise=True,
-    total="static",
-    unchanged=unchanged.without_axes,
+@_reduction(
+    "ReduceMax", average=True, partial=_of_nothing, instances=_INSTANCES, selects=True, unchanged=unchanged.without_axes
 )
 def reduce_max(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Maximum over axes; of nothing, the least element there is."""
     return xp.max(x, axis=axes, keepdims=keepdims)
 
 
-@op(
-    "reduce_min",
-    infer=_reduce_type,
-    flops=flops_per_input(1),
-    sample=_SAMPLE,
-    average=True,
-    partial=_of_nothing,
-    index="...{axes} -> ...",
-    onnx="ReduceMin",
-    selects=True,
-    rowwise=True,
-    total="static",
-    unchanged=unchanged.without_axes,
-)
+@_reduction("ReduceMin", average=True, partial=_of_nothing, selects=True, unchanged=unchanged.without_axes)
 def reduce_min(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Minimum over axes; of nothing, the greatest element there is."""
     return xp.min(x, axis=axes, keepdims=keepdims)
 
 
-@op(
-    "reduce_prod",
-    infer=_reduce_type,
-    flops=flops_per_input(1),
-    sample=_SAMPLE,
-    index="...{axes} -> ...",
-    onnx="ReduceProd",
+@_reduction(
+    "ReduceProd",
     sensitive=True,
-    rowwise=True,
-    total="static",
     on_dims=symbolic.product_of,
     unchanged=unchanged.without_axes,
     portable=divergence.reduction(divergence.products),
@@ -171,17 +130,11 @@ def reduce_prod(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     return xp.prod(x, axis=axes, keepdims=keepdims)
 
 
-@op(
-    "reduce_l1",
-    infer=_reduce_type,
-    flops=flops_per_input(2),
-    sample=_SAMPLE,
-    index="...{axes} -> ...",
-    onnx="ReduceL1",
+@_reduction(
+    "ReduceL1",
+    flops=2,
     sensitive=True,
-    rowwise=True,
     hides_sign=True,
-    total="static",
     portable=divergence.reduction(divergence.totals),
     ignores_zeros=True,
 )
@@ -190,36 +143,17 @@ def reduce_l1(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     return xp.sum(xp.apply("abs", x), axis=axes, keepdims=keepdims)
 
 
-@op(
-    "reduce_l2",
-    infer=_reduce_type,
-    flops=flops_per_input(2),
-    sample=_SAMPLE,
-    index="...{axes} -> ...",
-    onnx="ReduceL2",
-    sensitive=True,
-    rowwise=True,
-    hides_sign=True,
-    total="static",
-    portable=divergence.no_integers,
-    ignores_zeros=True,
-)
+@_reduction("ReduceL2", flops=2, sensitive=True, hides_sign=True, portable=divergence.no_integers, ignores_zeros=True)
 def reduce_l2(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Square root of the sum of squares over axes."""
     return xp.apply("sqrt", xp.sum(xp.multiply(x, x), axis=axes, keepdims=keepdims))
 
 
-@op(
-    "reduce_sum_square",
-    infer=_reduce_type,
-    flops=flops_per_input(2),
-    sample=_SAMPLE,
-    index="...{axes} -> ...",
-    onnx="ReduceSumSquare",
+@_reduction(
+    "ReduceSumSquare",
+    flops=2,
     sensitive=True,
-    rowwise=True,
     hides_sign=True,
-    total="static",
     portable=divergence.reduction(divergence.squares),
     ignores_zeros=True,
 )
@@ -228,14 +162,11 @@ def reduce_sum_square(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> 
     return xp.sum(xp.multiply(x, x), axis=axes, keepdims=keepdims)
 
 
-@op(
-    "reduce_log_sum",
-    infer=_reduce_type,
-    flops=flops_per_input(1),
-    sample=_SAMPLE,
+@_reduction(
+    "ReduceLogSum",
+    rowwise=False,
+    total="",
     partial=True,
-    index="...{axes} -> ...",
-    onnx="ReduceLogSum",
     sensitive=True,
     hides_sign=True,
     portable=divergence.no_integers,
@@ -245,20 +176,7 @@ def reduce_log_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any
     return xp.apply("log", xp.sum(x, axis=axes, keepdims=keepdims))
 
 
-@op(
-    "reduce_log_sum_exp",
-    infer=_reduce_type,
-    flops=flops_per_input(6),
-    sample=_SAMPLE,
-    partial=True,
-    index="...{axes} -> ...",
-    onnx="ReduceLogSumExp",
-    sensitive=True,
-    rowwise=True,
-    hides_sign=True,
-    total="static",
-    portable=divergence.no_integers,
-)
+@_reduction("ReduceLogSumExp", flops=6, partial=True, sensitive=True, hides_sign=True, portable=divergence.no_integers)
 def reduce_log_sum_exp(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
     """Logarithm of the sum of exponentials over axes; floats are shifted by their maximum, so as not to overflow."""
     if xp.exact:
@@ -280,8 +198,8 @@ def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool,
     """The index of the first, or last, extreme element along an axis."""
     if not xp.exact:
         flipped = np.flip(x, axis) if last else x
-        found = (np.argmin if smallest else np.argmax)(flipped, axis=axis, keepdims=keepdims)
-        return x.shape[axis] - 1 - found if last else found
+        place = (np.argmin if smallest else np.argmax)(flipped, axis=axis, keepdims=keepdims)
+        return x.shape[axis] - 1 - place if last else place
     extreme = (xp.min if smallest else xp.max)(x, axis=(axis,), keepdims=True)
     hits = xp.equal(x, extreme)
     order = range(x.shape[axis]) if last else range(x.shape[axis] - 1, -1, -1)
@@ -294,29 +212,24 @@ def first_extreme(xp: Any, x: Any, axis: int, keepdims: bool, *, smallest: bool,
 _ARG_SAMPLE = sampling.one_operand(axis=sampling.axis, keepdims=sampling.flag, select_last=sampling.flag)
 
 
-@op(
-    "argmax",
+#: Places of extreme elements along an axis.
+_arg = partial(
+    op,
     infer=_arg_type,
     flops=flops_per_input(1),
     sample=_ARG_SAMPLE,
-    onnx="ArgMax",
     shapes="The shape of x with 1 at `axis`, or without that axis where `keepdims` is False; int64.",
     hides_sign=True,
 )
+
+
+@_arg(onnx="ArgMax")
 def argmax(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
     """The index of the largest element along an axis, of equal ones the first, or the last where asked for."""
     return first_extreme(xp, x, axis, keepdims, smallest=False, last=select_last)
 
 
-@op(
-    "argmin",
-    infer=_arg_type,
-    flops=flops_per_input(1),
-    sample=_ARG_SAMPLE,
-    onnx="ArgMin",
-    shapes="The shape of x with 1 at `axis`, or without that axis where `keepdims` is False; int64.",
-    hides_sign=True,
-)
+@_arg(onnx="ArgMin")
 def argmin(xp: Any, x: Any, *, axis: int = 0, keepdims: bool = True, select_last: bool = False) -> Any:
     """The index of the smallest element along an axis, of equal ones the first, or the last where asked for."""
     return first_extreme(xp, x, axis, keepdims, smallest=True, last=select_last)
@@ -340,7 +253,6 @@ def _topk_count(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> int |
 
 
 @op(
-    "topk",
     infer=_topk_type,
     flops=flops_per_input(4),
     sample=sampling.one_operand(axis=sampling.axis, largest=sampling.flag, k=_topk_count),
@@ -371,7 +283,6 @@ def _cumsum_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 @op(
-    "cumsum",
     infer=_cumsum_type,
     sample=sampling.one_operand(axis=sampling.axis, exclusive=sampling.flag, reverse=sampling.flag),
     multilinear=(0,),

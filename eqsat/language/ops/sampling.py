@@ -1,4 +1,4 @@
-"""Small operand shapes and attributes for checking rules: what the sample rules of operators are made of."""
+"""Small operand shapes and attributes for checking rules: the parts of sample rules."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import OpSpec, SampleRule
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType, broadcast_shapes
+from eqsat.language.declaration import OpSpec, Sample, SampleRule
+from eqsat.language.terms import Attrs, Shape, TensorType, broadcast_shapes
 
 #: Draws one attribute for an operand of a shape, given the attributes settled so far; None gives the sample up.
 Draw: TypeAlias = Callable[[random.Random, Shape, Mapping[str, Any]], Any]
-Sample: TypeAlias = "tuple[Sequence[Shape], Mapping[str, Any]] | None"
 
 
 def dim(rng: random.Random) -> int:
@@ -32,8 +30,8 @@ def broadcastable(rng: random.Random, target: Shape) -> Shape:
     """A shape that broadcasts with `target`: mostly equal to it, else with leading dims dropped and dims set to 1."""
     if rng.random() < 0.6:
         return target
-    kept = target[rng.randint(0, len(target)) :]
-    return tuple(1 if rng.random() < 0.3 else d for d in kept)
+    trailing = target[rng.randint(0, len(target)) :]
+    return tuple(1 if rng.random() < 0.3 else d for d in trailing)
 
 
 def pointwise(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
@@ -122,7 +120,7 @@ def flat(x: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def matrix(x: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The shape with all axes but the first merged, of what has more than two."""
+    """The shape with all axes but the first merged, for more than two axes."""
     return (x[0], math.prod(x[1:])) if len(x) > 2 else None
 
 
@@ -131,7 +129,7 @@ def draw(
 ) -> tuple[list[TensorType], Attrs] | None:
     """Small operand types, optional ones now and then left out, and complete attributes that an operator accepts.
 
-    None where its sample rule gave up or drew what does not fit.
+    None where its sample rule gave up or drew operands that do not fit.
     """
     if declared.sample is None:
         return None

@@ -9,13 +9,9 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present
+from eqsat.language.declaration import Operands, Sample, op, present
 from eqsat.language.ops import sampling
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 
 def _one_hot_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -52,7 +48,6 @@ def _no_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -
 
 
 @op(
-    "one_hot",
     infer=_one_hot_type,
     flops=_no_flops,
     sample=_one_hot_sample,
@@ -100,7 +95,6 @@ def _turned_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
 
 
 @op(
-    "reverse_sequence",
     infer=_turned_type,
     sample=_turned_sample,
     movement=True,

@@ -8,13 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration import symbolic
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.declaration import Operands, Sample, op, symbolic
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 
 def _iota_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -30,7 +25,6 @@ def _iota_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappi
 
 
 @op(
-    "iota",
     infer=_iota_type,
     flops=_iota_flops,
     sample=_iota_sample,

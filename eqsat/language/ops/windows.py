@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.terms.dims import Dim, floordiv
+from eqsat.language.terms import Dim, floordiv
 
 
 def window_count(size: Dim, kernel: Dim, stride: int, begin: int, end: int, dilation: int) -> Dim:

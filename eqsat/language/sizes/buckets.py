@@ -12,9 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.errors import BackendError, UsageError
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Sym, TensorType
 
 #: The argument `buckets`: for each named dim the sizes up to which a choice of its own is made.
 BucketsArgument: TypeAlias = "Mapping[str, Sequence[int]]"
@@ -60,7 +58,7 @@ class Buckets:
 
     def around(self, sizes: Mapping[str, int], where: str = "") -> Bucket:
         """The smallest bucket that holds these sizes; BackendError for one that is beyond the largest."""
-        found: list[tuple[str, int]] = []
+        bucket: list[tuple[str, int]] = []
         for name, ends in self.ends.items():
             end = next((e for e in ends if sizes[name] <= e), None)
             if end is None:
@@ -70,8 +68,8 @@ class Buckets:
                     expected=f"at most {ends[-1]}",
                     remedy="name a larger bucket, or pass smaller inputs",
                 )
-            found.append((name, end))
-        return tuple(found)
+            bucket.append((name, end))
+        return tuple(bucket)
 
     def box(self, bucket: Bucket) -> dict[str, tuple[int, int | None]]:
         """The sizes that a bucket is for: above the end of the one before; the last of a dim has no end."""

@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constraint import Constraint, extends
-from eqsat.language.terms.dims import Atom, Dim, Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import OPAQUE, Constraint, Dim, Graph, Node, Shape, Sym, TensorType
+from eqsat.language.terms.constraint import extends
+from eqsat.language.terms.dims import Atom
 
 #: Constants of indices with more elements are not looked into.
 _MOST_INDICES = 1 << 16
@@ -19,15 +18,15 @@ _MOST_INDICES = 1 << 16
 
 def constraints_of(graph: Graph) -> tuple[Constraint, ...]:
     """The conditions of a graph's nodes on its named dims, each once, in the order of the nodes."""
-    found: dict[Constraint, None] = {}
+    constraints: dict[Constraint, None] = {}
     seen: set[Dim] = set()
 
     def dims(shape: Iterable[Any]) -> None:
         for dim in shape:
             if isinstance(dim, Sym) and dim not in seen:
                 seen.add(dim)
-                found.setdefault(Constraint("present", dim))
-                found.update(dict.fromkeys(_within(dim, seen)))
+                constraints.setdefault(Constraint("present", dim))
+                constraints.update(dict.fromkeys(_within(dim, seen)))
 
     for value in graph.inputs:
         declared = graph.type(value)
@@ -44,13 +43,13 @@ def constraints_of(graph: Graph) -> tuple[Constraint, ...]:
             dims(given if isinstance(given, tuple) else (given,))
         for constraint in _of_node(graph, node, operands, results):
             if constraint.a != constraint.b and constraint.names:
-                found.setdefault(constraint)
-    return tuple(found)
+                constraints.setdefault(constraint)
+    return tuple(constraints)
 
 
 def _tensor(graph: Graph, value: str | None) -> TensorType | None:
-    found = graph.type(value) if value else None
-    return found if isinstance(found, TensorType) else None
+    type = graph.type(value) if value else None
+    return type if isinstance(type, TensorType) else None
 
 
 def _within(dim: Sym, seen: set[Dim]) -> Iterator[Constraint]:

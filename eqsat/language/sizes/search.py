@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from eqsat.language.terms.constraint import Constraint
-from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms import Constraint, Dim, Sym
 from eqsat.system.deadline import check, current
 
 #: Sizes up to this one are tried, and as many about a size that is wished for.

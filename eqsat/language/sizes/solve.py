@@ -11,10 +11,7 @@ from eqsat.language.graphs.interpret import concrete
 from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import constraints_of
 from eqsat.language.sizes.search import Exhausted, Order, SizeSearch, proved
-from eqsat.language.terms.constraint import Constraint
-from eqsat.language.terms.dims import Dim, Sym, evaluate
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Constraint, Dim, Graph, Node, Sym, TensorType, evaluate
 from eqsat.system.deadline import check, watched
 
 #: What a named dim is taken to be where nobody says: this, or the next size above that the model accepts.
@@ -121,8 +118,8 @@ class Sizing:
         """Assignments to check a result at: a general one, near what is wanted, and the smallest; none is [{}]."""
         if not self.names:
             return [{}]
-        found = [s for s in (self.distinct(wanted), self.smallest()) if s is not None]
-        return found[:1] if len(found) == 2 and found[0] == found[1] else found
+        assignments = [s for s in (self.distinct(wanted), self.smallest()) if s is not None]
+        return assignments[:1] if len(assignments) == 2 and assignments[0] == assignments[1] else assignments
 
     def trials(self, wanted: Mapping[str, int] | None = None) -> Iterator[dict[str, int]]:
         """Sizes of the dims that inputs show, to try where only running the model says what it accepts, each once."""

@@ -75,11 +75,11 @@ class Constant:
                 body = repr([bytes(x) if isinstance(x, bytes) else str(x) for x in array.ravel()]).encode()
             else:
                 body = _bytes_of(array)
-            made = hashlib.blake2b(digest_size=16, key=hashlib.blake2b(head, digest_size=16).digest())
+            digest = hashlib.blake2b(digest_size=16, key=hashlib.blake2b(head, digest_size=16).digest())
             for start in range(0, len(body), 4 * PART):
                 check(0)
-                made.update(body[start : start + 4 * PART])
-            self._digest = made.digest()
+                digest.update(body[start : start + 4 * PART])
+            self._digest = digest.digest()
         return self._digest
 
     def same_as(self, other: Constant) -> bool:
@@ -136,9 +136,9 @@ def narrowed(array: Array, dtype: DType) -> Array:
     if not dtype.is_float or not DType.of(array.dtype).is_float or dtype.itemsize >= array.dtype.itemsize:
         return array.astype(dtype.numpy)
     with np.errstate(over="ignore"):
-        made = array.astype(dtype.numpy)
-    lost = ~np.isfinite(made.astype(np.float32)) & np.isfinite(array)
+        narrow = array.astype(dtype.numpy)
+    lost = ~np.isfinite(narrow.astype(np.float32)) & np.isfinite(array)
     if not lost.any():
-        return made
+        return narrow
     largest = np.finfo(np.float16).max if dtype is DType.FLOAT16 else ml_dtypes.finfo(dtype.numpy).max
     return np.where(lost, np.copysign(np.asarray(largest, array.dtype), array), array).astype(dtype.numpy)

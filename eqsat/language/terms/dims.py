@@ -56,16 +56,16 @@ class Sym:
 
     def names(self) -> frozenset[str]:
         """Every name this dimension depends on."""
-        found: set[str] = set()
+        names: set[str] = set()
         for monomial, _ in self.terms:
             for atom, _power in monomial:
                 if isinstance(atom, str):
-                    found.add(atom)
+                    names.add(atom)
                 else:
                     for part in atom[1:]:
                         if isinstance(part, Sym):
-                            found |= part.names()
-        return frozenset(found)
+                            names |= part.names()
+        return frozenset(names)
 
     def evaluate(self, sizes: Mapping[str, int]) -> int:
         """The integer this is when every name has the size given; KeyError names the first that is missing."""
@@ -153,12 +153,12 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     total: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
         total[monomial] = total.get(monomial, 0) + coefficient
-    kept = {m: c for m, c in total.items() if c}
-    if not kept:
+    remaining = {m: c for m, c in total.items() if c}
+    if not remaining:
         return 0
-    if set(kept) == {()}:
-        return kept[()]
-    return Sym(kept.items())
+    if set(remaining) == {()}:
+        return remaining[()]
+    return Sym(remaining.items())
 
 
 def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:

@@ -89,8 +89,8 @@ class Node:
 
     def describe(self) -> str:
         """The name of this node in messages: its own, or the first value it makes, and the operator."""
-        made = next((o for o in self.outputs if o), "?")
-        return f"node {self.name!r} ({self.op})" if self.name else f"node making {made!r} ({self.op})"
+        name = next((o for o in self.outputs if o), "?")
+        return f"node {self.name!r} ({self.op})" if self.name else f"node making {name!r} ({self.op})"
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,15 +168,15 @@ class Graph:
     def without_dead(self) -> Graph:
         """The graph without nodes and constants that no output needs."""
         needed = set(self.outputs.values())
-        kept: list[Node] = []
+        living: list[Node] = []
         for node in reversed(self.nodes):
             if any(o in needed for o in node.outputs):
-                kept.append(node)
+                living.append(node)
                 needed |= {v for v in node.inputs if v is not None}
-        alive = needed | set(self.inputs) | {o for n in kept for o in n.outputs}
+        alive = needed | set(self.inputs) | {o for n in living for o in n.outputs}
         return replace(
             self,
-            nodes=tuple(reversed(kept)),
+            nodes=tuple(reversed(living)),
             constants={k: c for k, c in self.constants.items() if k in needed},
             types={v: t for v, t in self.types.items() if v in alive},
         )
@@ -192,27 +192,27 @@ class Graph:
 
 def _check(graph: Graph) -> None:
     """Every value is made once and before it is read."""
-    made: set[str] = set()
+    defined: set[str] = set()
     for value in (*graph.inputs, *graph.constants):
-        if value in made:
+        if value in defined:
             raise GraphError(f"value {value!r} is defined twice", where=graph.name, expected="one definition a name")
-        made.add(value)
+        defined.add(value)
     for node in graph.nodes:
         for operand in node.inputs:
-            if operand is not None and operand not in made:
+            if operand is not None and operand not in defined:
                 raise GraphError(
                     f"{node.describe()} reads {operand!r}, which nothing before it makes",
                     where=graph.name,
                     expected="nodes in topological order over defined values",
                 )
         for output in node.outputs:
-            if output and output in made:
+            if output and output in defined:
                 raise GraphError(
                     f"value {output!r} is defined twice", where=graph.name, expected="one definition a name"
                 )
-            made.add(output)
+            defined.add(output)
     for name, value in graph.outputs.items():
-        if value not in made:
+        if value not in defined:
             raise GraphError(f"output {name!r} is {value!r}, which nothing makes", where=graph.name)
 
 

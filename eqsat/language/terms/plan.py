@@ -78,20 +78,20 @@ class Plan:
     boundary: Mapping[str, State] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        made = {Held(value, self.boundary.get(value, PLAIN)) for value in self.graph.inputs}
+        available = {Held(value, self.boundary.get(value, PLAIN)) for value in self.graph.inputs}
         for step in self.steps:
             read = [Held(step.value, step.source)] if isinstance(step, Conversion) else list(step.operands)
             for held in read:
-                if held not in made and held.value not in self.graph.constants:
+                if held not in available and held.value not in self.graph.constants:
                     raise GraphError(
                         f"{held.value!r} is read in state {held.state}, in which nothing has made it",
                         where=self.graph.name,
                         expected="steps in an order that makes what they read",
                     )
-            made |= {Held(step.value, step.target)} if isinstance(step, Conversion) else set(step.results)
+            available |= {Held(step.value, step.target)} if isinstance(step, Conversion) else set(step.results)
         for name, value in self.graph.outputs.items():
             state = self.boundary.get(name, PLAIN)
-            if Held(value, state) not in made and value not in self.graph.constants:
+            if Held(value, state) not in available and value not in self.graph.constants:
                 raise GraphError(f"no step makes output {name!r} in state {state}", where=self.graph.name)
 
     @property

@@ -1,4 +1,4 @@
-"""Functions of rules about reductions, normalisations and attention: sets of axes and what they agree on."""
+"""Functions of rules about axes: permutations, and the sets that reductions, normalisations and attention have."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.terms.dims import product
-from eqsat.language.terms.pattern import Operand
-from eqsat.language.terms.types import Shape, broadcast_shapes
+from eqsat.language.terms import Dim, Operand, Shape, broadcast_shapes, product
 from eqsat.rewrites.conditions.functions import Fail, function
 
 
@@ -34,8 +32,8 @@ def without_all(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
 @function
 def dropped_perm(perm: Sequence[int], axes: Iterable[int]) -> tuple[int, ...]:
     """The permutation that is left of a transpose when the axes of its result are dropped."""
-    kept = without_all(perm, axes)
-    return tuple(sorted(kept).index(p) for p in kept)
+    rest = without_all(perm, axes)
+    return tuple(sorted(rest).index(p) for p in rest)
 
 
 @function
@@ -48,19 +46,19 @@ def ones_at(dims: Sequence[Any], axes: Iterable[int]) -> tuple[Any, ...]:
 @function
 def lowered(axes: Iterable[int], count: int) -> tuple[int, ...]:
     """The axes of a tensor of so many axes fewer, counted from the left; refuses where it lacks one."""
-    found = tuple(axis - count for axis in axes)
-    if min(found, default=0) < 0:
+    places = tuple(axis - count for axis in axes)
+    if min(places, default=0) < 0:
         raise ShapeError("an axis is one that the operand lacks")
-    return found
+    return places
 
 
 @function
 def kept_axes(dims: Shape, shape: Shape, axes: Iterable[int]) -> tuple[int, ...]:
     """The axes of a tensor that a reshape to `shape` leaves whole at these axes; refuses where there is none such."""
-    found = tuple(_kept_axis(dims, shape, axis) for axis in axes)
-    if 0 in dims or len(set(found)) < len(found):
+    whole = tuple(_kept_axis(dims, shape, axis) for axis in axes)
+    if 0 in dims or len(set(whole)) < len(whole):
         raise ShapeError("the reshape may not keep the axes", expected="an axis of its own for each")
-    return found
+    return whole
 
 
 def _kept_axis(dims: Shape, shape: Shape, axis: int) -> int:
@@ -114,3 +112,60 @@ def mask_spans(q: Operand, k: Operand, mask: Operand) -> bool | Fail:
     scores = (*q.type.dims[:3], k.type.dims[2])
     fits = mask.type.dtype == q.type.dtype and broadcast_shapes(scores, mask.type.dims) == scores
     return fits or Fail("the mask changes the shape of the scores")
+
+
+@function
+def compose(first: Sequence[int], second: Sequence[int]) -> tuple[int, ...]:
+    """The permutation of one transpose that stands for two, one after the other."""
+    return tuple(first[i] for i in second)
+
+
+@function
+def inverse(perm: Sequence[int]) -> tuple[int, ...]:
+    """The permutation that undoes one."""
+    return tuple(perm.index(i) for i in range(len(perm)))
+
+
+@function
+def permuted(dims: Sequence[Any], perm: Sequence[int]) -> tuple[Any, ...]:
+    """The shape after a transpose."""
+    return tuple(dims[i] for i in perm)
+
+
+@function
+def identity_perm(rank: int) -> tuple[int, ...]:
+    """The permutation that moves nothing."""
+    return tuple(range(rank))
+
+
+@function
+def swapped(rank: int) -> tuple[int, ...]:
+    """The permutation that exchanges the last two axes."""
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+@function
+def trailing(perm: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The part of a permutation that acts on the last `rank` axes; refuses where those do not stay last."""
+    lead = len(perm) - rank
+    if any(p >= lead for p in perm[:lead]):
+        raise ShapeError("the permutation moves leading axes among the trailing ones")
+    return tuple(p - lead for p in perm[lead:])
+
+
+@function
+def unit_perm(dims: Sequence[Dim], shape: Sequence[Dim], perm: Sequence[int]) -> tuple[int, ...]:
+    """The transpose to do before a reshape that only adds or drops axes of one element, in place of one after it."""
+    source = [i for i, d in enumerate(dims) if d != 1]
+    target = [i for i, d in enumerate(shape) if d != 1]
+    if [dims[i] for i in source] != [shape[i] for i in target]:
+        raise ShapeError("the reshape does more than add and drop axes of one element")
+    moved = [source[target.index(i)] for i in perm if i in target]
+    return (*moved, *(i for i in range(len(dims)) if i not in source))
+
+
+@function
+def view_keeps_order(dims: Sequence[Dim], perm: Sequence[int]) -> bool | Fail:
+    """True where a transpose moves only axes of one element, so that it is a mere reshape."""
+    moving = [p for p in perm if dims[p] != 1 or not isinstance(dims[p], int)]
+    return moving == sorted(moving) or Fail("the transpose moves elements")

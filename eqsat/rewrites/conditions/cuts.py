@@ -1,4 +1,4 @@
-"""Functions of rules about slices, concatenations and windows."""
+"""Functions of rules about slices and concatenations, and about kernels and pads of convolutions and pools."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ from typing import Any
 
 from eqsat.errors import ShapeError
 from eqsat.language.ops import spec
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Operand
+from eqsat.language.terms import Attrs, Dim, Operand
 from eqsat.rewrites.conditions.functions import Fail, function, value
 
 Cut = tuple[Any, Any, int]
@@ -53,7 +51,7 @@ def forward(*records: Mapping[str, Any]) -> bool | Fail:
 
 @function
 def after(x: Operand, first: Mapping[str, Any], second: Mapping[str, Any]) -> Attrs:
-    """The slice that does what two slices with positive steps do one after the other."""
+    """The slice that stands for two slices with positive steps, one after the other."""
     slicing = spec("slice")
     (middle,) = slicing.result_types([x.type], slicing.complete(first))
     (last,) = slicing.result_types([middle], slicing.complete(second))
@@ -128,10 +126,10 @@ def offset(xs: Sequence[Operand], axis: int, index: int) -> Dim:
 @function
 def index(x: Operand, size: Dim) -> int:
     """The one index a constant holds, counted from the left; refused out of range."""
-    found = value(x)
-    if found.size != 1 or not isinstance(size, int):
+    elements = value(x)
+    if elements.size != 1 or not isinstance(size, int):
         raise ShapeError("not one index into an axis of known size")
-    at = int(found.ravel()[0])
+    at = int(elements.ravel()[0])
     if not -size <= at < size:
         raise ShapeError(f"index {at} of {size}")
     return at % size
@@ -165,3 +163,77 @@ def _product(dims: Sequence[Dim]) -> Dim:
     for dim in dims:
         total = total * dim
     return total
+
+
+def _spatial(record: Mapping[str, Any], name: str, count: int) -> tuple[int, ...]:
+    default = (0,) * (2 * count) if name == "pads" else (1,) * count
+    return tuple(record[name]) or default
+
+
+@function
+def padded_by(record: Mapping[str, Any], pads: Sequence[int]) -> tuple[int, ...]:
+    """The pads of a convolution or pool that takes a pad of its operand, of all axes, upon itself."""
+    rank = len(pads) // 2
+    inner = _spatial(record, "pads", rank - 2)
+    return tuple(a + b for a, b in zip(inner, (*pads[2:rank], *pads[rank + 2 :]), strict=True))
+
+
+@function
+def pads_space(pads: Sequence[int]) -> bool | Fail:
+    """True for pads of N,C,spatial… that leave N and C alone and cut nothing off."""
+    rank = len(pads) // 2
+    fits = rank > 2 and not any((*pads[:2], *pads[rank : rank + 2])) and min(pads) >= 0
+    return fits or Fail("pads more than space, or cuts off")
+
+
+@function
+def unpadded(record: Mapping[str, Any]) -> bool | Fail:
+    """True for a convolution or pool without padding."""
+    return not any(record["pads"]) or Fail("there is padding")
+
+
+@function
+def grown_pads(
+    pads: Sequence[int], dilations: Sequence[int], kernel: Sequence[int], wide: Sequence[int]
+) -> tuple[int, ...]:
+    """The pads with which a filter enlarged from `kernel` to `wide` reads the same elements."""
+    count = len(kernel)
+    if any((w - k) % 2 or w < k for k, w in zip(kernel, wide, strict=True)):
+        raise ShapeError("the sizes do not differ by even numbers")
+    growth = [d * (w - k) // 2 for d, k, w in zip(dilations or (1,) * count, kernel, wide, strict=True)]
+    return tuple(p + g for p, g in zip(pads or (0,) * (2 * count), growth * 2, strict=True))
+
+
+@function
+def shrunk_pads(
+    pads: Sequence[int], dilations: Sequence[int], kernel: Sequence[int], wide: Sequence[int]
+) -> tuple[int, ...]:
+    """The pads with which a filter before it was enlarged reads the same elements."""
+    growth = grown_pads((), dilations, kernel, wide)
+    shrunk = tuple(p - g for p, g in zip(pads or (0,) * len(growth), growth, strict=True))
+    if min(shrunk) < 0:
+        raise ShapeError("the padding is smaller than the border of the filter")
+    return shrunk
+
+
+@function
+def keeps_size(record: Mapping[str, Any], kernel: Sequence[int]) -> bool | Fail:
+    """True where windows of odd sizes with stride 1 are centred on every element."""
+    count = len(kernel)
+    strides, dilations = _spatial(record, "strides", count), _spatial(record, "dilations", count)
+    border = tuple(d * (k - 1) // 2 for d, k in zip(dilations, kernel, strict=True))
+    fits = all(k % 2 for k in kernel) and set(strides) <= {1} and _spatial(record, "pads", count) == border * 2
+    return fits or Fail("windows are not centred on every element")
+
+
+@function
+def grows_evenly(kernel: Sequence[int], wide: Sequence[int]) -> bool | Fail:
+    """True where a kernel grows to a larger one by as much on either side of each axis."""
+    growth = [w - k for k, w in zip(kernel, wide, strict=True)]
+    return (min(growth) >= 0 and max(growth) > 0 and not any(g % 2 for g in growth)) or Fail("does not grow evenly")
+
+
+@function
+def spatial_axes(rank: int) -> tuple[int, ...]:
+    """The axes after batch and channels."""
+    return tuple(range(2, rank))

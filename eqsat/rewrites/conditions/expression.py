@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 from eqsat.errors import GraphError, RuleError, ShapeError
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings, Expression
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Bindings, Expression, TensorType
 from eqsat.rewrites.conditions import axes as _axes  # noqa: F401  (importing them registers their functions)
 from eqsat.rewrites.conditions import cuts as _cuts  # noqa: F401
-from eqsat.rewrites.conditions import permutations as _permutations  # noqa: F401
-from eqsat.rewrites.conditions import windows as _windows  # noqa: F401
 from eqsat.rewrites.conditions.arithmetic import bounded_range, bounded_sum, repeat_count
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.conditions.interpreter import interpreted
@@ -69,7 +65,7 @@ class Compiled:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """Its value from those of its names; made when first asked for, since most rules never match in a process."""
-        return _function(self.expression, self.names, self.called)
+        return interpreted(self.expression.tree, self.names, {name: _callable(name) for name in self.called})
 
 
 def bound_name(expression: Expression) -> str | None:
@@ -117,10 +113,6 @@ def _function_name(call: ast.Call, text: str) -> str:
             remedy="did you mean " + " or ".join(close) + "?" if close else "",
         )
     return name
-
-
-def _function(expression: Expression, names: tuple[str, ...], called: Iterable[str]) -> Callable[..., Any]:
-    return interpreted(expression.tree, names, {name: _callable(name) for name in called})
 
 
 def _callable(name: str) -> Callable[..., Any]:

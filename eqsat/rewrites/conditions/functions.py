@@ -9,9 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.terms.dims import Dim, product
-from eqsat.language.terms.pattern import Operand
-from eqsat.language.terms.types import Shape, broadcast_shapes
+from eqsat.language.terms import Dim, Operand, Shape, broadcast_shapes, product
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 
@@ -119,22 +117,22 @@ def constant(*operands: Operand) -> bool | Fail:
 @function
 def value(x: Operand) -> Any:
     """The elements of a small constant."""
-    found = x.value
-    if found is None:
+    elements = x.value
+    if elements is None:
         raise ShapeError("the elements are not known", expected="a small constant")
-    return found
+    return elements
 
 
 @function
 def is_all(x: Operand, number: float, tolerance: float = 0.0) -> bool | Fail:
     """True for a constant whose elements all equal a number."""
-    found = x.value
-    if found is None:
+    elements = x.value
+    if elements is None:
         return Fail("not a small constant")
-    found = np.asarray(found)
-    if not found.size or found.dtype.kind not in "fiu":
+    elements = np.asarray(elements)
+    if not elements.size or elements.dtype.kind not in "fiu":
         return Fail("not a tensor of numbers")
-    return bool((np.abs(found.astype(np.float64) - number) <= tolerance * abs(number)).all()) or Fail(
+    return bool((np.abs(elements.astype(np.float64) - number) <= tolerance * abs(number)).all()) or Fail(
         f"not all {number}"
     )
 
@@ -142,10 +140,10 @@ def is_all(x: Operand, number: float, tolerance: float = 0.0) -> bool | Fail:
 @function
 def is_uniform(x: Operand) -> bool | Fail:
     """True for a constant whose elements are one finite number."""
-    found = x.value
-    if found is None or not np.asarray(found).size or np.asarray(found).dtype.kind not in "fiu":
+    elements = x.value
+    if elements is None or not np.asarray(elements).size or np.asarray(elements).dtype.kind not in "fiu":
         return Fail("not a small constant of numbers")
-    flat = np.asarray(found).ravel()
+    flat = np.asarray(elements).ravel()
     return bool(np.isfinite(flat[0]) and (flat == flat[0]).all()) or Fail("the elements differ")
 
 
@@ -159,19 +157,19 @@ def number(x: Operand) -> float:
 @function
 def integer(x: Operand) -> int:
     """The one element of an integer constant."""
-    found = np.asarray(value(x))
-    if found.size != 1 or found.dtype.kind not in "iu":
+    elements = np.asarray(value(x))
+    if elements.size != 1 or elements.dtype.kind not in "iu":
         raise ShapeError("not one integer")
-    return int(found.ravel()[0])
+    return int(elements.ravel()[0])
 
 
 @function
 def invertible(x: Operand) -> bool | Fail:
     """True for a constant whose elements all have finite reciprocals: no zeros, and none next to 0."""
-    found = x.value
-    if found is None or np.asarray(found).dtype.kind not in "fiu":
+    elements = x.value
+    if elements is None or np.asarray(elements).dtype.kind not in "fiu":
         return Fail("not a small constant of numbers")
-    array = np.asarray(found)
+    array = np.asarray(elements)
     least = 1.0 / np.finfo(array.dtype).max if array.dtype.kind == "f" else 1.0
     return bool((np.abs(array.astype(np.float64)) >= least).all()) or Fail("a reciprocal overflows")
 
@@ -179,44 +177,44 @@ def invertible(x: Operand) -> bool | Fail:
 @function
 def is_positive(x: Operand) -> bool | Fail:
     """True for a constant whose elements are all finite and above zero."""
-    found = x.value
-    if found is None or np.asarray(found).dtype.kind not in "fiu":
+    elements = x.value
+    if elements is None or np.asarray(elements).dtype.kind not in "fiu":
         return Fail("not a small constant of numbers")
-    wide = np.asarray(found).astype(np.float64)
+    wide = np.asarray(elements).astype(np.float64)
     return bool((np.isfinite(wide) & (wide > 0)).all()) or Fail("not all positive")
 
 
 @function
 def is_nonnegative(x: Operand) -> bool | Fail:
     """True for a constant whose elements are all finite and none below zero."""
-    found = x.value
-    if found is None or np.asarray(found).dtype.kind not in "fiu":
+    elements = x.value
+    if elements is None or np.asarray(elements).dtype.kind not in "fiu":
         return Fail("not a small constant of numbers")
-    wide = np.asarray(found).astype(np.float64)
+    wide = np.asarray(elements).astype(np.float64)
     return bool((np.isfinite(wide) & (wide >= 0)).all()) or Fail("an element is negative")
 
 
 @function
 def is_eye(x: Operand) -> bool | Fail:
     """True for a constant identity matrix."""
-    found = x.value
-    if found is None:
+    elements = x.value
+    if elements is None:
         return Fail("not a small constant")
-    found = np.asarray(found)
-    square = found.ndim == 2 and found.shape[0] == found.shape[1]
-    return (square and bool((found == np.eye(found.shape[0])).all())) or Fail("not an identity matrix")
+    elements = np.asarray(elements)
+    square = elements.ndim == 2 and elements.shape[0] == elements.shape[1]
+    return (square and bool((elements == np.eye(elements.shape[0])).all())) or Fail("not an identity matrix")
 
 
 @function
 def is_range(x: Operand) -> bool | Fail:
     """True for a constant vector of one or more consecutive natural numbers."""
-    found = x.value
-    if found is None:
+    elements = x.value
+    if elements is None:
         return Fail("not a small constant")
-    found = np.asarray(found)
-    if found.ndim != 1 or not found.size or found.dtype.kind not in "iu" or found[0] < 0:
+    elements = np.asarray(elements)
+    if elements.ndim != 1 or not elements.size or elements.dtype.kind not in "iu" or elements[0] < 0:
         return Fail("not a vector of natural numbers")
-    return bool((np.diff(found) == 1).all()) or Fail("not consecutive")
+    return bool((np.diff(elements) == 1).all()) or Fail("not consecutive")
 
 
 # --- shapes --------------------------------------------------------------------------------------------------------

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 from eqsat.errors import RuleError
 from eqsat.rewrites.conditions.arithmetic import BEYOND, BINARY, LONGEST, Excess, negate
+from eqsat.rewrites.conditions.interpreter import COMPARISONS
 
 #: Nodes of the syntax tree of a rule's side or condition, and how deep they may be nested; those that ship have at most
 #: some 100 and 20.
@@ -34,21 +36,11 @@ _EXPRESSIONS = (
     ast.ListComp,
     ast.comprehension,
 )
-_COMPARISONS = (
-    ast.Eq,
-    ast.NotEq,
-    ast.Lt,
-    ast.LtE,
-    ast.Gt,
-    ast.GtE,
-    ast.Is,
-    ast.IsNot,
-    ast.In,
-    ast.NotIn,
-)
+#: Digits enough for an integer beyond 64 bits in hexadecimal, the shortest way to write one.
+_LONG_NUMBER = re.compile(r"\d\w{17}")
 #: The value of an expression that is not made of literals alone.
 _UNKNOWN = object()
-_NODES = (*_EXPRESSIONS, ast.Load, ast.Store, ast.And, ast.Or, ast.Not, ast.USub, *BINARY, *_COMPARISONS)
+_NODES = (*_EXPRESSIONS, ast.Load, ast.Store, ast.And, ast.Or, ast.Not, ast.USub, *BINARY, *COMPARISONS)
 
 
 def check_tree(tree: ast.expr, text: str, functions: frozenset[str]) -> None:
@@ -59,6 +51,11 @@ def check_tree(tree: ast.expr, text: str, functions: frozenset[str]) -> None:
     for node in ast.walk(tree):
         _check_node(node, text, functions)
     _literal(tree, text)
+
+
+def may_exceed(text: str) -> bool:
+    """False if an expression is too short to be larger than a rule's may be, which spares going through its tree."""
+    return len(text) >= DEEPEST - 2 or _LONG_NUMBER.search(text) is not None
 
 
 def excess(tree: ast.expr) -> str:
@@ -79,8 +76,8 @@ def excess(tree: ast.expr) -> str:
 
 def substituted(tree: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
     """A syntax tree with other trees, which it shares, in place of names; the tree given is changed."""
-    made: ast.expr = _Substitution(known).visit(tree) if known else tree
-    return made
+    result: ast.expr = _Substitution(known).visit(tree) if known else tree
+    return result
 
 
 class _Substitution(ast.NodeTransformer):
@@ -94,6 +91,30 @@ class _Substitution(ast.NodeTransformer):
         node.args = [self.visit(a) for a in node.args]
         node.keywords = [self.visit(k) for k in node.keywords]
         return node
+
+
+def with_name(tree: ast.expr, part: str, name: str) -> ast.expr:
+    """A syntax tree with a name in place of each part that has this text; the tree given is changed."""
+    named: ast.expr = _Naming(part, name).visit(tree)
+    return named
+
+
+class _Naming(ast.NodeTransformer):
+    def __init__(self, part: str, name: str) -> None:
+        self.part, self.name = part, name
+
+    def visit(self, node: ast.AST) -> Any:
+        if isinstance(node, ast.expr) and ast.unparse(node) == self.part:
+            return ast.Name(self.name, ast.Load())
+        return self.generic_visit(node)
+
+
+def loop_parts(loop: ast.comprehension) -> tuple[list[ast.expr], list[ast.expr]]:
+    """The variables of a loop, and the sequences that they run over in step, those of a zip where there is one."""
+    targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    if isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "zip":
+        return targets, loop.iter.args
+    return targets, [loop.iter]
 
 
 def free_names(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[str]:
@@ -117,7 +138,8 @@ def free_names(node: ast.AST, local: frozenset[str] = frozenset()) -> Iterator[s
 
 def _check_node(node: ast.AST, text: str, functions: frozenset[str]) -> None:
     if isinstance(node, ast.Constant):
-        _check_constant(node.value, text)
+        if not isinstance(node.value, bool | int | float | str | type(None)):
+            _refuse(f"a literal of type {type(node.value).__name__}", text, "a number, a text, True, False or None")
     elif isinstance(node, ast.comprehension):
         _check_target(node.target, text, functions)
     elif not isinstance(node, _NODES):
@@ -130,11 +152,6 @@ def _check_node(node: ast.AST, text: str, functions: frozenset[str]) -> None:
         _refuse("an asynchronous loop", text, "for x in xs")
     if isinstance(node, ast.Attribute) and node.attr.startswith("_"):
         _refuse(f"{node.attr!r} is no attribute of an operator", text, "a field of a record that the left side binds")
-
-
-def _check_constant(value: object, text: str) -> None:
-    if not isinstance(value, bool | int | float | str | type(None)):
-        _refuse(f"a literal of type {type(value).__name__}", text, "a number, a text, True, False or None")
 
 
 def _check_target(target: ast.expr, text: str, functions: frozenset[str]) -> None:

@@ -1,22 +1,21 @@
-"""The library of generated rules: its files, its order, and how they are made from nothing."""
+"""The library of generated rules: its files, its order, and the laws that it rests on."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
-from eqsat.rewrites.discovery.select.prune import Drop, Pruned
-from eqsat.rewrites.rules.evidence import Evidence
-from eqsat.rewrites.rules.json_lines import json_lines, read_json_lines, write_json_lines
+from eqsat.rewrites.discovery.prune import Drop, Pruned
+from eqsat.rewrites.rules.evidence import Evidence, json_lines, read_evidence, read_json_lines, write_json_lines
+from eqsat.rewrites.rules.loader import LIBRARY, shipped_rules
 from eqsat.rewrites.rules.rule import PHASES, Rule
 from eqsat.system.files import write_text
 
-#: The library that is loaded by default.
-LIBRARY = Path(__file__).parent.parent / "library"
 RULES, EVIDENCE, COUNTS = "generated.rules", "evidence.jsonl", "counts.json"
 DROPPED, MISSING, USAGE = "dropped.jsonl", "missing.jsonl", "usage.jsonl"
 #: Number of candidates for each rule that pruning leaves, in the published generator: 28 744 graphs' pairs to 743
@@ -64,8 +63,8 @@ def read_dropped(path: Path = LIBRARY / DROPPED) -> list[Drop]:
 
 def read_counts(path: Path = LIBRARY / COUNTS) -> dict[str, Any]:
     """The counts of each stage; empty where there is no file."""
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    return found
+    counts: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    return counts
 
 
 def read_missing(path: Path = LIBRARY / MISSING) -> list[dict[str, str]]:
@@ -77,14 +76,13 @@ def read_missing(path: Path = LIBRARY / MISSING) -> list[dict[str, str]]:
 
 def ordered(rules: Sequence[Rule], uses: Iterable[Use] = ()) -> list[Rule]:
     """Rules by phase; within one, those first that results owe most to, then those that fire most, then small ones."""
-    chosen: dict[str, int] = {}
-    fired: dict[str, int] = {}
+    chosen, fired = Counter[str](), Counter[str]()
     for use in uses:
-        chosen[use.rule] = chosen.get(use.rule, 0) + use.chosen
-        fired[use.rule] = fired.get(use.rule, 0) + use.fired
+        chosen[use.rule] += use.chosen
+        fired[use.rule] += use.fired
 
     def worth(rule: Rule) -> tuple[Any, ...]:
-        pays = -chosen.get(rule.name, 0), -fired.get(rule.name, 0)
+        pays = -chosen[rule.name], -fired[rule.name]
         return PHASES.index(rule.phase), *pays, RuleStatement.of(rule).effort, rule.name
 
     return sorted(rules, key=worth)
@@ -125,3 +123,26 @@ def write_library(
     write_text(folder / COUNTS, json.dumps(counts, indent=1) + "\n")
     write_text(folder / RULES, rules_text(rules))
     return rules
+
+
+def account(folder: Path = LIBRARY) -> dict[str, Any]:
+    """The counts of each stage, laws by how many rules rest on them, rules without a law, and those written by hand."""
+    evidence = read_evidence(folder / EVIDENCE)
+    laws = Counter(law for e in evidence.values() for law in e.laws)
+    rules = shipped_rules()
+    axioms = [r for r in rules if r.origin == "axiom"]
+    return {
+        "counts": read_counts(folder / COUNTS),
+        "library": len(evidence),
+        "methods": dict(sorted(Counter(e.entailed or "none" for e in evidence.values()).items())),
+        "instances": {
+            "symbolic": sum(e.symbolic for e in evidence.values()),
+            "numeric": sum(e.numeric for e in evidence.values()),
+            "bounded": sum(e.bounded for e in evidence.values()),
+            "exhaustive": sum(e.exhaustive for e in evidence.values()),
+        },
+        "laws_used": dict(sorted(laws.items(), key=lambda item: (-item[1], item[0]))),
+        "missing": read_missing(folder / MISSING),
+        "by_hand": [{"name": r.name, "text": r.text, "reason": r.reason} for r in axioms],
+        "derived": sum(r.origin == "derived" for r in rules),
+    }

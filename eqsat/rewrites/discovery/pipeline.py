@@ -3,28 +3,24 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
+from eqsat.rewrites.discovery.equations.candidate import STATUSES, CandidateEquation, CandidateOutcome, verified_rules
 from eqsat.rewrites.discovery.equations.canonical import canonical
-from eqsat.rewrites.discovery.equations.outcome import STATUSES, CandidateOutcome, verified_rules
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
-from eqsat.rewrites.discovery.generalise.general_rules import Generaliser
+from eqsat.rewrites.discovery.journal import Follow, Journal, subject_of
 from eqsat.rewrites.discovery.library import PUBLISHED_REDUCTION, Use, write_library
-from eqsat.rewrites.discovery.select.prune import Pruned, entailed, prune
+from eqsat.rewrites.discovery.prune import Pruned, entailed, prune
 from eqsat.rewrites.discovery.verification import verify_candidates
-from eqsat.rewrites.discovery.work.journal import Journal, subject_of
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 
 if TYPE_CHECKING:
-    from eqsat.rewrites.discovery.enumerate.generate import GenerationProgress, GenerationSettings
-
-Follow = Callable[[str, int, int], None]
+    from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
 
 
 @dataclass(frozen=True)
@@ -59,7 +55,7 @@ def build(
 
     known = tuple(shipped_laws() if laws is None else laws)
     resume = None if work is None else work / "generate"
-    generated = generate(settings, executor=executor, progress=_forwarded(progress), resume=resume)
+    generated = generate(settings, executor=executor, progress=progress, resume=resume)
     subject = subject_of(
         [str(beyond_laws), *(c.text for c in generated.candidates), *(f"{r.name}: {r.text}" for r in known)]
     )
@@ -77,13 +73,6 @@ def build(
         )
 
 
-def _forwarded(progress: Follow | None) -> Callable[[GenerationProgress], None] | None:
-    """Progress of the generator, reported as the other stages do."""
-    if progress is None:
-        return None
-    return lambda at: progress(f"{at.domain}: {at.stage}", at.done, at.total)
-
-
 def assemble(
     candidates: Iterable[CandidateEquation],
     generated: Mapping[str, Any],
@@ -91,50 +80,24 @@ def assemble(
     folder: Path,
     *,
     beyond_laws: bool = False,
-    generaliser: Generaliser | None = None,
     uses: Iterable[Use] = (),
     executor: Executor | None = None,
     journal: Journal | None = None,
     progress: Follow | None = None,
 ) -> Built:
     """Verify and prune candidates, and write the remaining rules into a folder."""
+    known = laws if beyond_laws else ()
     outcomes = list(
-        verify_candidates(
-            candidates,
-            laws,
-            known=laws if beyond_laws else (),
-            generaliser=generaliser,
-            executor=executor,
-            journal=journal,
-            progress=progress,
-        )
+        verify_candidates(candidates, laws, known=known, executor=executor, journal=journal, progress=progress)
     )
-    return finish(
-        outcomes, generated, laws, folder, beyond_laws=beyond_laws, uses=uses, journal=journal, progress=progress
-    )
-
-
-def finish(
-    outcomes: Sequence[CandidateOutcome],
-    generated: Mapping[str, Any],
-    laws: Sequence[Rule],
-    folder: Path,
-    *,
-    beyond_laws: bool = False,
-    uses: Iterable[Use] = (),
-    journal: Journal | None = None,
-    progress: Follow | None = None,
-) -> Built:
-    """Prune verified rules, and write the remaining ones into a folder."""
     verified = verified_rules(outcomes, on_request=not beyond_laws)
-    evidence = {name: found for name, (_, found) in verified.items()}
+    evidence = {name: record for name, (_, record) in verified.items()}
     check = entailed(laws)
 
     def proved(rule: Rule) -> Evidence:
         evidence[rule.name] = check(rule)
         return evidence[rule.name]
 
-    known = laws if beyond_laws else ()
     pruned = prune([r for r, _ in verified.values()], known, verify=proved, journal=journal, progress=progress)
     for rule in pruned.kept:
         if rule.name not in evidence:  # its verdict came out of the journal
@@ -146,14 +109,14 @@ def finish(
 
 def stage_counts(outcomes: Sequence[CandidateOutcome], pruned: Pruned, generated: Mapping[str, Any]) -> dict[str, Any]:
     """The number of candidates and rules that each stage was given and let through."""
-    found = Counter(o.status for o in outcomes)
+    statuses = Counter(o.status for o in outcomes)
     verdicts = Counter(_verdict(e) for o in outcomes for e in o.evidence)
-    kept = len(pruned.kept)
+    remaining = len(pruned.kept)
     return {
-        "candidates": {"all": len(outcomes), **{s: found[s] for s in STATUSES}},
+        "candidates": {"all": len(outcomes), **{s: statuses[s] for s in STATUSES}},
         "rules": {v: verdicts[v] for v in ("proved", "not entailed", "undecided", "refuted")},
         "pruned": pruned.counts(),
-        "reduction": round(generated["candidates"] / kept, 1) if kept else None,
+        "reduction": round(generated["candidates"] / remaining, 1) if remaining else None,
         "published_reduction": PUBLISHED_REDUCTION,
     }
 
@@ -169,11 +132,11 @@ def plausible(outcomes: Iterable[CandidateOutcome]) -> list[dict[str, str]]:
 
     Of a rule and its inverse the first stands for both.
     """
-    found: dict[str, dict[str, str]] = {}
+    records: dict[str, dict[str, str]] = {}
     for outcome in outcomes:
         for rule, evidence in outcome.as_rules():
             if _verdict(evidence) == "not entailed":
                 key = canonical(replace(RuleStatement.of(rule), conditions=()), directed=False)
                 record = {"name": rule.name, "phase": rule.phase, "text": rule.text, "missing": evidence.missing}
-                found.setdefault(key, record)
-    return sorted(found.values(), key=lambda record: record["text"])
+                records.setdefault(key, record)
+    return sorted(records.values(), key=lambda record: record["text"])

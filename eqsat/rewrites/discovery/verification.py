@@ -1,8 +1,9 @@
-"""From candidates to verified rules: what known rules derive is set aside, the rest is generalised and verified."""
+"""From candidates to verified rules: repeated and derived ones are set aside, the rest is generalised and verified."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import asdict, dataclass, field, replace
@@ -10,7 +11,21 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from eqsat.egraph.saturation import Limits
-from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
+from eqsat.language.terms.pattern import App, Var
+from eqsat.rewrites.discovery.equations.candidate import (
+    CONSTANT,
+    DERIVED,
+    FAILED,
+    NEUTRAL,
+    OPEN,
+    PLAUSIBLE,
+    PROVED,
+    REPEATED,
+    CandidateEquation,
+    CandidateOutcome,
+    is_proved,
+)
+from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.derivable import (
     BY_LAWS,
     CHEAP,
@@ -18,22 +33,12 @@ from eqsat.rewrites.discovery.equations.derivable import (
     THOROUGH,
     derivations,
 )
-from eqsat.rewrites.discovery.equations.outcome import (
-    DERIVED,
-    FAILED,
-    NEUTRAL,
-    OPEN,
-    PLAUSIBLE,
-    PROVED,
-    CandidateOutcome,
-    as_record,
-    from_record,
-    is_proved,
-)
+from eqsat.rewrites.discovery.equations.equation import equations
+from eqsat.rewrites.discovery.equations.sides import RuleStatement, parts
+from eqsat.rewrites.discovery.equations.subgraph import lifted
 from eqsat.rewrites.discovery.generalise.ancestor import ancestor
 from eqsat.rewrites.discovery.generalise.general_rules import Generaliser, claim, general_rules, of_law, phases
-from eqsat.rewrites.discovery.select.repeated import Repeated
-from eqsat.rewrites.discovery.work.journal import Journal
+from eqsat.rewrites.discovery.journal import Follow, Journal, silent
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
 
@@ -47,7 +52,6 @@ _TRACED, _DERIVE, _VERIFY = 256, 512, 24
 #: The limits under which both sides of a candidate are put into the e-graph and any rule may run.
 _ANY = (BY_LAWS, ON_REQUEST)
 
-Follow = Callable[[str, int, int], None]
 #: Outcomes of some candidates, and then the candidates to be verified and the large ones.
 Parted: TypeAlias = "Generator[CandidateOutcome, None, tuple[list[CandidateEquation], list[CandidateEquation]]]"
 
@@ -75,9 +79,9 @@ def verify_candidates(
     """
     generaliser = generaliser or partial(general_rules, laws=tuple(laws))
     base = tuple(laws if known is None else known)
-    yield from _Verification(base, tuple(laws), everything, generaliser, executor, journal, progress).run(
-        list(candidates)
-    )
+    journal = journal if journal is not None else Journal()
+    verification = _Verification(base, tuple(laws), everything, generaliser, executor, journal, progress or silent)
+    yield from verification.run(list(candidates))
 
 
 def _effort(candidate: CandidateEquation) -> tuple[int, int, int, int, str]:
@@ -93,51 +97,50 @@ class _Verification:
     everything: bool
     generaliser: Generaliser
     executor: Executor | None
-    journal: Journal | None
-    progress: Follow | None
+    journal: Journal
+    progress: Follow
     taken: dict[str, str] = field(default_factory=dict)
     accepted: dict[str, Rule] = field(default_factory=dict)
 
     def run(self, candidates: Sequence[CandidateEquation]) -> Iterator[CandidateOutcome]:
-        known = self.journal if self.journal is not None else Journal()
-        general = sorted(self._ancestors(candidates, known), key=_effort)
+        general = sorted(self._ancestors(candidates), key=_effort)
         yield from (pending := Repeated(general)).outcomes()
         self.taken = {r.name: r.text for r in self.base}
         if self.base:
-            rest, large = yield from self._beyond(pending.kept, known)
+            rest, large = yield from self._beyond(pending.kept)
         else:
-            rest, large = yield from self._by_laws(pending.kept, known)
-        yield from self._generalised(rest, pending.forms, known)
+            rest, large = yield from self._by_laws(pending.kept)
+        yield from self._generalised(rest, pending.forms)
         if large and self.accepted:
-            large = yield from self._without(large, self.accepted.values(), "of the large ones", known, _ANY)
+            large = yield from self._without(large, self.accepted.values(), "of the large ones", _ANY)
         yield from (CandidateOutcome(c.name, c.text, OPEN) for c in large)
 
-    def _ancestors(self, candidates: Sequence[CandidateEquation], known: Journal) -> Iterator[CandidateEquation]:
+    def _ancestors(self, candidates: Sequence[CandidateEquation]) -> Iterator[CandidateEquation]:
         """The most general candidates of which these are cases, under the names of these."""
         batches = [candidates[i : i + _TRACED] for i in range(0, len(candidates), _TRACED)]
         keys = [f"ancestors:{batch[0].name}:{len(batch)}" for batch in batches]
-        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
-        for done, ((key, _), made) in enumerate(zip(todo, self._map(_traced, [b for _, b in todo]), strict=True), 1):
-            known[key] = made
+        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in self.journal]
+        for done, ((key, _), general) in enumerate(zip(todo, self._map(_traced, [b for _, b in todo]), strict=True), 1):
+            self.journal[key] = general
             self._follow("looked for what they are cases of", done * _TRACED, len(todo) * _TRACED)
         for key in keys:
-            yield from map(_candidate, known[key])
+            yield from map(CandidateEquation.of, self.journal[key])
 
-    def _beyond(self, rest: list[CandidateEquation], known: Journal) -> Parted:
+    def _beyond(self, rest: list[CandidateEquation]) -> Parted:
         """Drop candidates that known rules derive or that are worth no rule; the rest, and the large ones."""
-        rest = yield from self._without(rest, self.base, "by known rules", known, (CHEAP,), strict=True)
+        rest = yield from self._without(rest, self.base, "by known rules", (CHEAP,), strict=True)
         if self.everything:
             return rest, []
         saving = {c.name for c in rest if phases(c) & _SAVES}
         yield from (CandidateOutcome(c.name, c.text, NEUTRAL) for c in rest if c.name not in saving)
         rest = [c for c in rest if c.name in saving]
-        by = self._derived(rest, self.base, "on request", known, (ON_REQUEST,))
+        by = self._derived(rest, self.base, "on request", (ON_REQUEST,))
         large = [c for c in rest if c.name not in by and _effort(c)[0] > _SMALL]
         return [c for c in rest if c.name in by or _effort(c)[0] <= _SMALL], large
 
-    def _by_laws(self, rest: list[CandidateEquation], known: Journal) -> Parted:
+    def _by_laws(self, rest: list[CandidateEquation]) -> Parted:
         """Replace candidates that laws prove by the laws of their proofs; the rest, of which only small ones go on."""
-        proofs = self._derived(rest, self.laws, "by laws", known, _ANY)
+        proofs = self._derived(rest, self.laws, "by laws", _ANY)
         laws = {law.name: law for law in self.laws}
         for candidate in rest:
             used = proofs.get(candidate.name)
@@ -147,18 +150,16 @@ class _Verification:
             if not new:
                 yield _derived_outcome(candidate, used)
                 continue
-            if f"settled:{candidate.name}" not in known:
-                found = [of_law(laws[name], self.laws) for name in new]
-                known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, found))
-            yield self._accepted(candidate, known)
+            if f"settled:{candidate.name}" not in self.journal:
+                rules = [of_law(laws[name], self.laws) for name in new]
+                self.journal[f"settled:{candidate.name}"] = asdict(_outcome(candidate, rules))
+            yield self._accepted(candidate)
         rest = [c for c in rest if c.name not in proofs]
         large = [] if self.everything else [c for c in rest if _effort(c)[0] > _SMALL]
-        held = {c.name for c in large}
-        return [c for c in rest if c.name not in held], large
+        large_names = {c.name for c in large}
+        return [c for c in rest if c.name not in large_names], large
 
-    def _generalised(
-        self, rest: list[CandidateEquation], forms: dict[str, str], known: Journal
-    ) -> Iterator[CandidateOutcome]:
+    def _generalised(self, rest: list[CandidateEquation], forms: dict[str, str]) -> Iterator[CandidateOutcome]:
         """Candidates a few at a time, each only if the rules so far do not derive it.
 
         Of one size and one of each form at a time: what small ones say derives large ones, and what holds for one axis
@@ -177,14 +178,14 @@ class _Verification:
             rest = [c for c in rest if c.name not in taken]
             rules = (*self.base, *self.accepted.values())
             stage = f"by {len(self.accepted)} rules, {len(rest)} open"
-            by = self._derived(chosen, rules, stage, known, limits, strict=strict)
+            by = self._derived(chosen, rules, stage, limits, strict=strict)
             yield from (_derived_outcome(names[n], used) for n, used in by.items())
-            yield from self._settled([c for c in chosen if c.name not in by], known)
+            yield from self._verified([c for c in chosen if c.name not in by])
             if len(rest) > _DERIVE and len(self.accepted) - swept >= max(_VERIFY, swept // 4):
                 # What the rules so far derive goes many at a time, before the rest is looked at a few at a time.
                 swept = len(self.accepted)
                 rules = (*self.base, *self.accepted.values())
-                rest = yield from self._without(rest, rules, f"of the rest by {swept} rules", known, limits[:1], strict)
+                rest = yield from self._without(rest, rules, f"of the rest by {swept} rules", limits[:1], strict)
             self._follow("verified", total - len(rest), total)
 
     def _without(
@@ -192,12 +193,11 @@ class _Verification:
         rest: Sequence[CandidateEquation],
         rules: Iterable[Rule],
         stage: str,
-        known: Journal,
         limits: Sequence[Limits],
         strict: bool = False,
     ) -> Generator[CandidateOutcome, None, list[CandidateEquation]]:
         """The candidates that rules do not derive."""
-        by = self._derived(rest, tuple(rules), stage, known, limits, strict=strict)
+        by = self._derived(rest, tuple(rules), stage, limits, strict=strict)
         yield from (_derived_outcome(c, by[c.name]) for c in rest if c.name in by)
         return [c for c in rest if c.name not in by]
 
@@ -206,7 +206,6 @@ class _Verification:
         candidates: Sequence[CandidateEquation],
         rules: Sequence[Rule],
         stage: str,
-        known: Journal,
         limits: Sequence[Limits],
         strict: bool = False,
     ) -> dict[str, list[str]]:
@@ -216,27 +215,27 @@ class _Verification:
         """
         batches = [candidates[i : i + _DERIVE] for i in range(0, len(candidates), _DERIVE)]
         keys = [f"{stage}:{batch[0].name}:{len(batch)}" for batch in batches]
-        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in known]
+        todo = [(k, b) for k, b in zip(keys, batches, strict=True) if k not in self.journal]
         derive = partial(_derive, rules=tuple(rules), limits=tuple(limits), strict=strict)
-        made = self._map(derive, [b for _, b in todo])
+        proofs = self._map(derive, [b for _, b in todo])
         done = len(batches) - len(todo)
-        for (key, _), by in zip(todo, made, strict=True):
-            known[key] = by
+        for (key, _), by in zip(todo, proofs, strict=True):
+            self.journal[key] = by
             done += 1
             if len(batches) > 1:
                 self._follow(f"derived {stage}", done * _DERIVE, len(candidates))
-        return {name: used for key in keys for name, used in known[key].items()}
+        return {name: used for key in keys for name, used in self.journal[key].items()}
 
-    def _settled(self, candidates: Sequence[CandidateEquation], known: Journal) -> Iterator[CandidateOutcome]:
-        todo = [c for c in candidates if f"settled:{c.name}" not in known]
-        for candidate, found in zip(todo, self._map(self.generaliser, todo), strict=True):
-            named = [self._named(rule, evidence) for rule, evidence in found]
-            known[f"settled:{candidate.name}"] = as_record(_outcome(candidate, named))
-        yield from (self._accepted(candidate, known) for candidate in candidates)
+    def _verified(self, candidates: Sequence[CandidateEquation]) -> Iterator[CandidateOutcome]:
+        todo = [c for c in candidates if f"settled:{c.name}" not in self.journal]
+        for candidate, rules in zip(todo, self._map(self.generaliser, todo), strict=True):
+            named = [self._named(rule, evidence) for rule, evidence in rules]
+            self.journal[f"settled:{candidate.name}"] = asdict(_outcome(candidate, named))
+        yield from (self._accepted(candidate) for candidate in candidates)
 
-    def _accepted(self, candidate: CandidateEquation, known: Journal) -> CandidateOutcome:
+    def _accepted(self, candidate: CandidateEquation) -> CandidateOutcome:
         """The outcome of a generalised candidate, whose rules count from now on."""
-        outcome = from_record(known[f"settled:{candidate.name}"])
+        outcome = CandidateOutcome.of(self.journal[f"settled:{candidate.name}"])
         self.taken |= {name: text for name, _, text in outcome.rules}
         self.accepted |= {r.name: r for r, e in outcome.as_rules() if e.verdict == "proved"}
         return outcome
@@ -253,39 +252,75 @@ class _Verification:
         return map(function, items) if self.executor is None else self.executor.map(function, items)
 
     def _follow(self, stage: str, done: int, total: int) -> None:
-        if self.progress is not None:
-            self.progress(stage, min(done, total), total)
+        self.progress(stage, min(done, total), total)
 
 
 def _traced(candidates: Sequence[CandidateEquation]) -> list[dict[str, Any]]:
     return [asdict(ancestor(c)) for c in candidates]
 
 
-def _candidate(record: dict[str, Any]) -> CandidateEquation:
-    shapes = {name: tuple(shape) for name, shape in record["shapes"].items()}
-    return CandidateEquation(
-        **record | {"left": tuple(record["left"]), "right": tuple(record["right"]), "shapes": shapes}
-    )
-
-
 def _derive(
     candidates: Sequence[CandidateEquation], rules: Sequence[Rule], limits: Sequence[Limits], strict: bool
 ) -> dict[str, list[str]]:
-    made = [c for c in map(claim, candidates) if c is not None]
+    claims = [c for c in map(claim, candidates) if c is not None]
     if not strict:
-        made = [replace(c, associates=True, saves=False) for c in made]
-    return {n: list(d.rules) for n, d in derivations(made, rules, limits).items() if d}
+        claims = [replace(c, associates=True, saves=False) for c in claims]
+    return {n: list(d.rules) for n, d in derivations(claims, rules, limits).items() if d}
 
 
 def _derived_outcome(candidate: CandidateEquation, by: Iterable[str]) -> CandidateOutcome:
     return CandidateOutcome(candidate.name, candidate.text, DERIVED, tuple(by))
 
 
-def _outcome(candidate: CandidateEquation, found: Sequence[tuple[Rule, Evidence]]) -> CandidateOutcome:
+def _outcome(candidate: CandidateEquation, verified: Sequence[tuple[Rule, Evidence]]) -> CandidateOutcome:
     status = FAILED
-    if any(is_proved(e) for _, e in found):
+    if any(is_proved(e) for _, e in verified):
         status = PROVED
-    elif any(e.verdict == "proved" for _, e in found):
+    elif any(e.verdict == "proved" for _, e in verified):
         status = PLAUSIBLE
-    rules = tuple((r.name, r.phase, r.text) for r, _ in found)
-    return CandidateOutcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in found))
+    rules = tuple((r.name, r.phase, r.text) for r, _ in verified)
+    return CandidateOutcome(candidate.name, candidate.text, status, (), rules, tuple(e for _, e in verified))
+
+
+class Repeated:
+    """Candidates apart from those that say nothing new: on constants alone, the same in other names, or with a common
+    subgraph. `forms` are the texts of those that are kept, without numbers."""
+
+    def __init__(self, candidates: Sequence[CandidateEquation]) -> None:
+        self.kept: list[CandidateEquation] = []
+        self.forms: dict[str, str] = {}
+        self._apart: list[CandidateOutcome] = []
+        self._first: dict[str, str] = {}
+        for candidate in candidates:
+            statement = _statement(candidate)
+            if statement is not None and _computes_constants(statement):
+                self._apart.append(CandidateOutcome(candidate.name, candidate.text, CONSTANT))
+            elif statement is None or not self._repeats(candidate, statement):
+                self.kept.append(candidate)
+                self.forms.setdefault(candidate.name, candidate.name)
+
+    def _repeats(self, candidate: CandidateEquation, statement: RuleStatement) -> bool:
+        key = canonical(statement, directed=False)
+        self.forms[candidate.name] = re.sub(r"\b\d+\b", "#", key)
+        without = (canonical(e, directed=False) for e in lifted(statement))
+        stands = self._first.get(key) or next((self._first[k] for k in without if k in self._first), None)
+        self._first.setdefault(key, stands or candidate.name)
+        if stands is not None:
+            self._apart.append(CandidateOutcome(candidate.name, candidate.text, REPEATED, (stands,)))
+        return stands is not None
+
+    def outcomes(self) -> Iterator[CandidateOutcome]:
+        """The outcomes of the candidates that were set apart."""
+        yield from self._apart
+
+
+def _computes_constants(statement: RuleStatement) -> bool:
+    """Return whether an operator is applied to constants alone; one such operator states a fact about constants."""
+    sides = (*statement.roots, *statement.right)
+    apps = [part for side in sides for part in parts(side) if isinstance(part, App)]
+    closed = [a for a in apps if a.operands and not any(isinstance(p, Var) for p in parts(a))]
+    return bool(closed) and not (len(closed) == 1 and closed[0] in sides)
+
+
+def _statement(candidate: CandidateEquation) -> RuleStatement | None:
+    return next(equations(candidate), None)

@@ -1,4 +1,4 @@
-"""Elements for the operands of a rule: what its conditions ask of them, else random ones."""
+"""Elements for the operands of a rule: as its conditions ask, else random ones."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.terms import Bindings, Expression, TensorType
 from eqsat.language.terms.masks import rows_attend
-from eqsat.language.terms.pattern import Bindings, Expression
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.rules.rule import Rule
 
@@ -73,7 +72,7 @@ class Filler:
         return self._hints.get(name) or self._hints.get(name.rstrip("0123456789"), [])
 
     def fill(self, operand: Drawn, bindings: Bindings, rng: random.Random) -> None:
-        """Draw the elements; what conditions ask of them goes before chance."""
+        """Draw the elements, those that conditions ask for where they do."""
         hints = self.asked(operand.name)
         operand.constant = bool(hints) or rng.random() < 0.2
         shape = operand.type.static
@@ -122,14 +121,14 @@ class Stock:
         return self._made[key]
 
     def _fresh(self, name: str, type: TensorType, limit: int, bindings: Bindings) -> Drawn:
-        made = Drawn(name, type, limit=limit or None)
-        self._filler.fill(made, bindings, self._rng)
-        made.constant = bool(self._filler.asked(name))
-        return made
+        drawn = Drawn(name, type, limit=limit or None)
+        self._filler.fill(drawn, bindings, self._rng)
+        drawn.constant = bool(self._filler.asked(name))
+        return drawn
 
 
 def _reads(call: ast.Call) -> bool:
-    """True if the number that elements shall equal is worked out from what is bound."""
+    """True if the number that elements shall equal is computed from bound names."""
     return any(isinstance(n, ast.Name) for n in ast.walk(call.args[1]))
 
 
@@ -152,11 +151,11 @@ def _floats(rng: np.random.Generator, shape: Any, hints: list[tuple[str, ast.Cal
 
 def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:
     """By tensor or sequence, the functions of elements that the rule calls on it."""
-    found: dict[str, list[tuple[str, ast.Call]]] = {}
+    hints: dict[str, list[tuple[str, ast.Call]]] = {}
     for expression in rule.expressions():
         for name, call, node in _calls(expression):
-            found.setdefault(name, []).append((call, node))
-    return found
+            hints.setdefault(name, []).append((call, node))
+    return hints
 
 
 @cache

@@ -5,21 +5,19 @@ from __future__ import annotations
 import dataclasses
 import math
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
-from eqsat.language.terms.pattern import Bindings
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Bindings, DType
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.instances.instance import evaluated, operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import both_sides
 
 #: What is put in place of one element, and how messages call it.
 _SPECIAL = ((math.inf, "an infinity"), (-math.inf, "a negative infinity"), (math.nan, "NaN"))
@@ -37,10 +35,17 @@ def nonfinite_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     infinities in one instance are not tried: which of NaN and infinity their sum is depends on its order, and rules
     that merely reassociate may change that.
     """
-    for name, made in nonfinite_instances(bindings):
-        sides = _sides(rule, made)
-        if sides is not None and not all(_alike(a, b) for a, b in zip(*sides, strict=True)):
-            return f"with {name}, infinities or NaN differ", made
+    return _differing(rule, nonfinite_instances(bindings), _alike, "infinities or NaN differ")
+
+
+def _differing(
+    rule: Rule, instances: Iterable[Found], same: Callable[[Any, Any], bool], difference: str
+) -> Found | None:
+    """The first of some instances in which outputs of the two sides are not the same, and why."""
+    for name, instance in instances:
+        sides = _sides(rule, instance)
+        if sides is not None and not all(same(a, b) for a, b in zip(*sides, strict=True)):
+            return f"with {name}, {difference}", instance
     return None
 
 
@@ -56,8 +61,8 @@ def nonfinite_instances(bindings: Bindings) -> Iterator[Found]:
         for value, name in _SPECIAL:
             array = operand.array.copy()
             array.flat[_chance(operand.name, array.shape) % array.size] = value
-            made = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
-            yield f"{name} in {operand.name}", made
+            instance = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
+            yield f"{name} in {operand.name}", instance
 
 
 def _both_signs(operand: Drawn) -> Drawn:
@@ -70,12 +75,9 @@ def _both_signs(operand: Drawn) -> Drawn:
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
-    for numbers, name in ((_SMALL, "integers"), (_LIMITS, "integers at their limits")):
-        made = integer_instance(rule, bindings, numbers)
-        sides = _sides(rule, made) if made is not None else None
-        if made is not None and sides is not None and not all(_same(a, b) for a, b in zip(*sides, strict=True)):
-            return f"with {name}, elements differ", made
-    return None
+    named = ((_SMALL, "integers"), (_LIMITS, "integers at their limits"))
+    instances = ((name, integer_instance(rule, bindings, numbers)) for numbers, name in named)
+    return _differing(rule, ((n, i) for n, i in instances if i is not None), _same, "elements differ")
 
 
 def _same(a: Any, b: Any) -> bool:
@@ -83,7 +85,7 @@ def _same(a: Any, b: Any) -> bool:
 
 
 def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _SMALL) -> Bindings | None:
-    """The instance with integers in place of floats; None where what conditions look at has no integer for it.
+    """The instance with integers in place of floats; None where a condition reads elements that are no integers.
 
     None as well where an operator of the rule takes no integers, by its ONNX schema where it has one.
     """
@@ -104,20 +106,10 @@ def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _S
     return replaced(bindings, changed) if changed else None
 
 
-def _sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:
+def _sides(rule: Rule, bindings: Bindings) -> list[list[Any]] | None:
     """Both sides in float64; None where a condition refuses or a side does not type."""
-    if rule.refused(bindings) is not None:
-        return None
-    try:
-        left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-    except GraphError:
-        return None
-    if output_types(left) != output_types(right):
-        return None
-    interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(bindings)}
-    with np.errstate(all="ignore"):
-        return values(left, interpretation, arrays), values(right, interpretation, arrays)
+    sides = both_sides(rule, bindings) if rule.refused(bindings) is None else None
+    return None if sides is None else evaluated(bindings, Floats(wide=True), *sides)
 
 
 def _alike(a: Any, b: Any) -> bool:

@@ -1,4 +1,4 @@
-"""The attributes that an operator can have on operands of given types, all of them up to a bound."""
+"""The shapes and attributes that an operator can have beside operands of given types, all of them up to a bound."""
 
 from __future__ import annotations
 
@@ -8,23 +8,36 @@ from functools import cache, lru_cache
 from typing import Any
 
 from eqsat.errors import GraphError
-from eqsat.language.declaration.bounds import Bounds, Choices, Sizes
+from eqsat.language.declaration.bounds import Bounds, Choices, Sizes, broadcasts, shapes
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
 from eqsat.language.ops.operands.enumeration import of
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
+
+
+@cache
+def operand_shapes(op: str, known: tuple[Sizes | None, ...], place: int, bounds: Bounds) -> tuple[Sizes, ...]:
+    """The shapes that an operand may have beside others of known shapes.
+
+    Some may still not fit, but none that fits is left out, except for operators that need more than a shape to say so.
+    """
+    declared = spec(op)
+    if declared.beside is not None:
+        return tuple(declared.beside(known, place, bounds))
+    if declared.pointwise:
+        return tuple(s for s in shapes(bounds) if broadcasts(s, *(k for k in known if k is not None)))
+    return shapes(bounds)
 
 
 @cache
 def settings(
     op: str, types: tuple[TensorType | None, ...], fixed: Attrs, bounds: Bounds
 ) -> tuple[tuple[Attrs, tuple[TensorType, ...]], ...]:
-    """The attributes, `fixed` ones given, that an operator takes for operands of these types, and what it returns."""
+    """The attributes, `fixed` ones given, that an operator takes for operands of these types, and its result types."""
     declared = spec(op)
     dims = [t.static for t in types if t is not None]
     free = [n for n in declared.attrs if n not in fixed]
-    found = []
+    typed = []
     try:
         candidates = list(_attributes(op, free, fixed, dims, bounds))
     except (IndexError, ValueError):  # operands of a rank that the operator does not take
@@ -36,8 +49,8 @@ def settings(
         except (GraphError, IndexError, TypeError, ValueError):
             continue
         if all(t.is_static for t in results):
-            found.append((attrs, results))
-    return tuple(found)
+            typed.append((attrs, results))
+    return tuple(typed)
 
 
 def completed(op: str, attrs: Mapping[str, Any]) -> Attrs:

@@ -28,16 +28,15 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.declaration.bounds import Bounds
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms import App, Attrs, Bindings, Expression, TensorType
 from eqsat.language.terms.instantiation import instantiate_all
-from eqsat.language.terms.pattern import App, Bindings, Expression
-from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.expression import Undefined, bound_name
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.grid import completed, is_complete
-from eqsat.rewrites.instances.typings import Cell, Typings
+from eqsat.rewrites.instances.typings import Typings
+from eqsat.rewrites.instances.walk import Cell
 from eqsat.rewrites.rules.rule import Rule, applications
-from eqsat.rewrites.rules.term import OverBindings, difference, output_types, result_types, types_of
+from eqsat.rewrites.rules.term import OverBindings, difference, output_types, outputs, result_types, types_of
 
 #: How far dims go: rank 3 and less, rank 4, members of a sequence, pads along one spatial axis.
 LEVELS = (
@@ -78,8 +77,8 @@ def run_bounded(rule: Rule, budget: int, seed: int = 0) -> Bounded:
     """
     if not all(_is_linear(name) for name in rule.operators()):
         budget //= 8 if any(spec(op).stepwise for op in rule.operators()) else 2
-    found = _climb(rule, budget, seed, Residues())
-    return found if found is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
+    result = _climb(rule, budget, seed, Residues())
+    return result if result is not None else _climb(rule, budget // 2, seed, Floats(wide=True)) or Bounded()
 
 
 def levels(rule: Rule) -> tuple[Bounds, ...]:
@@ -142,7 +141,7 @@ def _is_whole(rule: Rule) -> bool:
 
 
 class _Runner(OverBindings):
-    """An evaluator of both sides of one rule that keeps what instances share."""
+    """An evaluator of both sides of one rule that stores values which instances share."""
 
     def __init__(self, rule: Rule, interpretation: Any) -> None:
         super().__init__(rule)
@@ -172,33 +171,29 @@ class _Runner(OverBindings):
 
     def _values(self, thing: Any) -> list[Any]:
         if isinstance(thing, Drawn):
-            found = self._arrays.get(id(thing))
-            if found is None:
-                found = (thing, self._interpretation.constant(thing.array, thing.type))
-                self._arrays[id(thing)] = found
-            return [found[1]]
+            known = self._arrays.get(id(thing))
+            if known is None:
+                known = (thing, self._interpretation.constant(thing.array, thing.type))
+                self._arrays[id(thing)] = known
+            return [known[1]]
         if thing.values is None:
             operands = [None if o is None else self._values(o)[0] for o in thing.operands]
-            namespace = self._interpretation.namespace(types_of(thing.operands), list(thing.types))
-            made = spec(thing.op).reference(namespace, *operands, **thing.attrs)
-            outputs = list(made) if isinstance(made, tuple) else [made]
-            thing.values = [self._interpretation.finish(o, t) for o, t in zip(outputs, thing.types, strict=True)]
+            types = types_of(thing.operands)
+            thing.values = outputs(self._interpretation, thing.op, thing.attrs, operands, types, thing.types)
         values: list[Any] = thing.values
         return values
 
     def apply(self, app: App, operands: Sequence[Any], bindings: Bindings) -> Cell:
         """The cell of an operator on the right side, which was met before where all of it was."""
-        return self._cell(app.op, completed(app.op, self.rule.attributes(app, bindings)), tuple(operands))
-
-    def _cell(self, op: str, attrs: Attrs, operands: tuple[Any, ...]) -> Cell:
-        key = (op, attrs, *map(id, operands))
-        made = self._cells.get(key)
-        if made is None:
+        attrs = completed(app.op, self.rule.attributes(app, bindings))
+        key = (app.op, attrs, *map(id, operands))
+        cell = self._cells.get(key)
+        if cell is None:
             if len(self._cells) > _KEPT:
                 self._cells.clear()
-            made = Cell(op, attrs, operands, _typed(op, attrs, tuple(types_of(operands))))
-            self._cells[key] = made
-        return made
+            cell = Cell(app.op, attrs, tuple(operands), _typed(app.op, attrs, tuple(types_of(operands))))
+            self._cells[key] = cell
+        return cell
 
 
 @lru_cache(maxsize=100_000)

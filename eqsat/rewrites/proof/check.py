@@ -1,4 +1,4 @@
-"""Checks of one rule: symbolically with Z3, in float64, and modulo a prime, on instances drawn for it."""
+"""Checks of one rule on instances drawn for it: its types, symbolically with Z3, in float64, and modulo a prime."""
 
 from __future__ import annotations
 
@@ -10,21 +10,20 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import GraphError
+from eqsat.errors import GraphError, RuleError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.conditions.expression import Undefined
+from eqsat.language.ops import spec
+from eqsat.language.terms import Attrs, Bindings
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
-from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
-from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import Term, difference, left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.rule import RIGHT, Rule, applications
+from eqsat.rewrites.rules.term import Term, difference, is_defined, left_terms, output_types, right_terms, values
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +63,22 @@ class Instance:
         return sum(map(_size, _distinct(self.left))) + sum(map(_size, _distinct(self.right)))
 
     def features(self) -> set[tuple[str, Any]]:
-        """The features of the instance: attributes, ranks, lengths of groups, and what is on a bound.
+        """The features of the instance: attributes, ranks, lengths of groups, and sizes on a bound.
 
         On a bound are dims of one, operands of equal dims, kernels as large as what they run over, as many groups as
         channels, pads of nothing. Of a tuple of numbers the least and the largest count, of a permutation its kind.
         """
-        found: set[tuple[str, Any]] = set()
+        features: set[tuple[str, Any]] = set()
         for name, attr in self.bindings.attrs.items():
             for key, one in attr.items() if isinstance(attr, Attrs) else ((name, attr),):
-                found |= {(f"{name}.{key}", kind) for kind in _kinds(one)}
+                features |= {(f"{name}.{key}", kind) for kind in _kinds(one)}
         shapes: dict[str, tuple[int, ...]] = {}
         for name, thing in self.bindings.tensors.items():
             group = thing if isinstance(thing, tuple) else (thing,)
-            found.add((f"len {name}", len(group)))
+            features.add((f"len {name}", len(group)))
             shapes |= {f"{name}{i}": operand.type.static for i, operand in enumerate(group[:2])}
         for name, dims in shapes.items():
-            found |= {
+            features |= {
                 (f"rank {name}", len(dims)),
                 (f"one in {name}", 1 in dims),
                 (f"only ones in {name}", {*dims} <= {1}),
@@ -87,13 +86,13 @@ class Instance:
             for other, more in shapes.items():
                 if name < other and len(dims) == len(more):
                     meet = tuple(i for i, (m, n) in enumerate(zip(dims, more, strict=True)) if m == n)
-                    found |= {
+                    features |= {
                         (f"{name} and {other} meet", len(meet)),
                         (f"{name} and {other} last", dims[-1:] == more[-1:]),
                     }
         groups = [a["group"] for a in self.bindings.attrs.values() if isinstance(a, Attrs) and "group" in a]
-        found |= {("a group a channel", any(d[1:2] == (g,) for d in shapes.values())) for g in groups}
-        return found
+        features |= {("a group a channel", any(d[1:2] == (g,) for d in shapes.values())) for g in groups}
+        return features
 
 
 def _kinds(attr: Any) -> Iterable[Any]:
@@ -125,49 +124,43 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
 
     "proved" needs every drawn instance to agree, every one of the bounded grid, and Z3 to settle every symbolic one.
     """
-    made = partial(Evidence, rule.name, rule_hash(rule))
-    drawn = _drawn(rule, effort, seed)
-    if isinstance(drawn, _Refuted):
-        return made("refuted", numeric=drawn.after, detail=str(drawn.mismatch))
-    instances, exact = drawn
+    evidence = partial(Evidence, rule.name, rule_hash(rule))
+    instances, exact, refuting = _drawn(rule, effort, seed)
+    if refuting is not None:
+        return evidence("refuted", numeric=len(instances) + 1, detail=str(refuting))
     counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
     if len(instances) < 3:
-        return made("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
+        return evidence("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
     if effort.bounded:
-        found = run_bounded(rule, effort.bounded, seed)
-        counts["numeric"] += found.floats
-        counts |= {"bounded": found.exact, "exhaustive": found.exhaustive}
-        if found.level is not None:
-            counts |= {"side": found.level.side, "deep": found.level.deep}
-        if found.bindings is not None:
-            return made("refuted", **counts, detail=str(Mismatch(found.reason, found.bindings)))
+        bounded = run_bounded(rule, effort.bounded, seed)
+        counts["numeric"] += bounded.floats
+        counts |= {"bounded": bounded.exact, "exhaustive": bounded.exhaustive}
+        if bounded.level is not None:
+            counts |= {"side": bounded.level.side, "deep": bounded.level.deep}
+        if bounded.bindings is not None:
+            return evidence("refuted", **counts, detail=str(Mismatch(bounded.reason, bounded.bindings)))
         more = _more(rule, seed)
         for instance in more[::2]:
-            mismatch = extreme_mismatch(rule, instance.bindings)
-            if mismatch is not None:
-                return made("refuted", **counts, detail=str(mismatch))
+            refuting = extreme_mismatch(rule, instance.bindings)
+            if refuting is not None:
+                return evidence("refuted", **counts, detail=str(refuting))
         instances += more
     chosen, pairs = _cover([i for i in instances if i.size <= effort.size], effort.symbolic)
     for done, instance in enumerate(chosen):
         verdict = symbolic_verdict(instance, effort.solver)
         if verdict != "proved":
             detail = str(Mismatch(f"Z3 says {verdict}", instance.bindings))
-            return made("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
+            return evidence("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
     if not chosen:
-        return made("undecided", **counts, detail="every instance is too large for Z3")
-    return made("proved", symbolic=len(chosen), **counts, pairs=pairs)
+        return evidence("undecided", **counts, detail="every instance is too large for Z3")
+    return evidence("proved", symbolic=len(chosen), **counts, pairs=pairs)
 
 
-@dataclass(frozen=True, slots=True)
-class _Refuted:
-    """The instance that refutes a rule, and how many were looked at."""
+def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, Mismatch | None]:
+    """Drawn instances that agree, those of the grid where none can be drawn, until one refutes the rule.
 
-    mismatch: Mismatch
-    after: int
-
-
-def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] | _Refuted:
-    """Drawn instances that agree, those of the grid where none can be drawn, and how many agree modulo a prime too."""
+    Beside them, how many agree modulo a prime too, and the mismatch of the one that refutes.
+    """
     sampler = Sampler(rule, seed)
     instances: list[Instance] = []
     exact = 0
@@ -175,17 +168,15 @@ def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int] 
     for bindings in itertools.chain(first, _few(rule, seed) if effort.bounded else ()):
         if len(instances) >= effort.numeric:
             break
-        made = build(rule, bindings)
-        mismatch = None if isinstance(made, Mismatch) else numeric_mismatch(made)
-        if mismatch is None and not isinstance(made, Mismatch) and len(instances) < effort.extremes:
-            mismatch = extreme_mismatch(rule, bindings)
-        if mismatch is not None:
-            return _Refuted(mismatch, len(instances) + 1)
-        if isinstance(made, Mismatch):
-            return _Refuted(made, len(instances) + 1)
-        exact += agrees_modulo_prime(made)
-        instances.append(made)
-    return instances, exact
+        instance = build(rule, bindings)
+        refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
+        if refuting is None and len(instances) < effort.extremes:
+            refuting = extreme_mismatch(rule, bindings)
+        if refuting is not None or isinstance(instance, Mismatch):
+            return instances, exact, refuting
+        exact += agrees_modulo_prime(instance)
+        instances.append(instance)
+    return instances, exact, None
 
 
 def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
@@ -194,20 +185,10 @@ def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
 
 
 def _more(rule: Rule, seed: int) -> list[Instance]:
-    """Instances of the grid from all over it, so that those for Z3 show what draws show seldom."""
+    """Instances of the grid from all over it, so that those for Z3 show features that are seldom drawn."""
     few = list(_few(rule, seed))
-    made = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if _defined(rule, b))
-    return [i for i in made if isinstance(i, Instance)]
-
-
-def _defined(rule: Rule, bindings: Bindings) -> bool:
-    try:
-        right_terms(rule, bindings)
-    except Undefined:
-        return False
-    except GraphError:
-        return True
-    return True
+    instances = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if is_defined(rule, b))
+    return [i for i in instances if isinstance(i, Instance)]
 
 
 def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
@@ -224,33 +205,36 @@ def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
     return Instance(bindings, left, right)
 
 
+def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
+    """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
+    instance = build(rule, bindings)
+    return instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
+
+
 def numeric_mismatch(instance: Instance) -> Mismatch | None:
     """The difference of the two sides in float64, None where there is none."""
     interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
-    made = []
+    arrays = arrays_of(instance.bindings, interpretation)
+    sides = []
     for name, side in (("left", instance.left), ("right", instance.right)):
         try:
             with np.errstate(all="ignore"):
-                made.append(values(side, interpretation, arrays))
+                sides.append(values(side, interpretation, arrays))
         except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # a shape rule that promised too much
             return Mismatch(f"the {name} side types but cannot be computed: {error}", instance.bindings)
-    reason = difference(*made)
+    reason = difference(*sides)
     return Mismatch(reason, instance.bindings) if reason is not None else None
 
 
 def extreme_mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The difference of the two sides with an infinity, NaN or integers in the instance, None where there is none."""
-    found = nonfinite_mismatch(rule, bindings) or integer_mismatch(rule, bindings)
-    return Mismatch(*found) if found is not None else None
+    differing = nonfinite_mismatch(rule, bindings) or integer_mismatch(rule, bindings)
+    return Mismatch(*differing) if differing is not None else None
 
 
 def agrees_modulo_prime(instance: Instance) -> bool:
     """True if both sides are equal in residues, where every function of one variable is a random one."""
-    interpretation = Residues()
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(instance.bindings)}
-    left = values(instance.left, interpretation, arrays)
-    right = values(instance.right, interpretation, arrays)
+    left, right = evaluated(instance.bindings, Residues(), instance.left, instance.right)
     return all(np.array_equal(a, b) for a, b in zip(left, right, strict=True))
 
 
@@ -293,7 +277,7 @@ def _cover(instances: Sequence[Instance], most: int) -> tuple[list[Instance], in
 
 
 def _distinct(terms: Iterable[Any]) -> Iterable[Any]:
-    """The terms of a side and in them, each once; what is bound as often as it is read."""
+    """The terms of a side and in them, each once; bound operands as often as they are read."""
     pending, seen = list(terms), set[int]()
     while pending:
         term = pending.pop()
@@ -312,3 +296,53 @@ def _size(term: Any) -> int:
 def _show(array: Any) -> str:
     flat: Iterable[Any] = np.asarray(array).ravel()[:6].tolist()
     return "[" + ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in flat) + "]"
+
+
+#: How many instances are looked at, and how often one is tried; about ten milliseconds in all.
+INSTANCES, TRIES = 24, 100
+
+
+def check_types(rule: Rule) -> None:
+    """RuleError where an instance has other types on the right side than on the left, or none on the right at all.
+
+    A right side that types on some instances alone is let pass: a rule does not fire where it does not type. What
+    cannot be decided, because no instance is soon found, is left to the check of the rule.
+    """
+    if any(spec(app.op).sample is None for root in rule.roots for app in applications(root)):
+        return
+    sampler = Sampler(rule)
+    drawn = [b for b in (sampler.draw(TRIES) for _ in range(INSTANCES)) if b is not None]
+    drawn.sort(key=_elements)
+    untyped: Mismatch | None = None
+    agreed = False
+    for bindings in drawn:
+        left = output_types(left_terms(rule, bindings))
+        try:
+            right = output_types(right_terms(rule, bindings))
+        except GraphError as error:
+            untyped = untyped or Mismatch(f"the right side does not type: {error.what}", bindings)
+            continue
+        if left != right:
+            raise _refusal(
+                Mismatch(f"types differ: {_listed(left)} on the left, {_listed(right)} on the right", bindings)
+            )
+        agreed = True
+    if untyped is not None and not agreed:
+        raise _refusal(untyped)
+
+
+def _refusal(mismatch: Mismatch) -> RuleError:
+    return RuleError(
+        str(mismatch),
+        where=RIGHT,
+        expected="outputs of the same types on both sides wherever the conditions hold",
+        remedy="correct the right side, or add the condition under which the types agree",
+    )
+
+
+def _listed(types: Sequence[object]) -> str:
+    return " and ".join(map(str, types))
+
+
+def _elements(bindings: Bindings) -> int:
+    return sum(o.array.size for o in operands(bindings))

@@ -10,13 +10,13 @@ from functools import partial
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError, UnsoundRuleError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.proof.chains.canonical import states
-from eqsat.rewrites.proof.chains.cases import draw, forms
+from eqsat.rewrites.instances.instance import draw
+from eqsat.rewrites.proof.chains.cases import forms
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.logic import keeps_dtype, keeps_shape
-from eqsat.rewrites.proof.chains.reading import Claims, general
+from eqsat.rewrites.proof.chains.reading import Claims, general, states
 from eqsat.rewrites.proof.chains.search import Goal, ProofSearch, goal
-from eqsat.rewrites.proof.chains.solver import Court
+from eqsat.rewrites.proof.chains.solver import PremiseSolver
 from eqsat.rewrites.proof.entail import Entailment, entail, relevant
 from eqsat.rewrites.proof.prove import counterexample, refutation
 from eqsat.rewrites.rules.rule import Rule
@@ -59,18 +59,13 @@ def check_laws(
     >>> [c.verdict for c in check_laws(parse_rules("good: -(-x) => x\\nbad: relu(x) => -x"))]
     ['holds', 'false']
     """
-    check = partial(_checked, laws=tuple(laws), redundancy=redundancy, steps=steps)
-    starts = range(0, len(laws), _TOGETHER)
-    places = [tuple(range(s, min(s + _TOGETHER, len(laws)))) for s in starts]
-    for found in map(check, places) if executor is None else executor.map(check, places):
-        yield from found
+    check = partial(_check, laws=tuple(laws), redundancy=redundancy, steps=steps)
+    places = range(len(laws))
+    yield from map(check, places) if executor is None else executor.map(check, places, chunksize=_TOGETHER)
 
 
-def _checked(places: Sequence[int], laws: Sequence[Rule], redundancy: bool, steps: int) -> list[LawCheck]:
-    return [_check(laws[place], laws, redundancy, steps) for place in places]
-
-
-def _check(law: Rule, laws: Sequence[Rule], redundancy: bool, steps: int) -> LawCheck:
+def _check(place: int, laws: Sequence[Rule], redundancy: bool, steps: int) -> LawCheck:
+    law = laws[place]
     instances = draw(law, _INSTANCES)
     if not instances:
         return LawCheck(law.name, "undecided", "no instance meets the conditions")
@@ -80,9 +75,9 @@ def _check(law: Rule, laws: Sequence[Rule], redundancy: bool, steps: int) -> Law
         return LawCheck(law.name, "false", counterexample(mismatch), because or ())
     if because is not None:
         return LawCheck(law.name, "inconsistent", "two different variables become equal", because)
-    found = redundant(law, laws) if redundancy else Entailment("undecided")
-    proved = found.verdict == "proved"
-    return LawCheck(law.name, "holds", "", (), found.laws if proved else (), found.method if proved else "")
+    entailment = redundant(law, laws) if redundancy else Entailment("undecided")
+    proved = entailment.verdict == "proved"
+    return LawCheck(law.name, "holds", "", (), entailment.laws if proved else (), entailment.method if proved else "")
 
 
 def redundant(law: Rule, laws: Sequence[Rule]) -> Entailment:
@@ -107,15 +102,15 @@ def collapse(
         aim = goal(law, forms(law, instances)[0][0])
     except GraphError:
         return None
-    leaves = [n for n, t in enumerate(aim.closure.terms) if t.leaf is not None]
+    leaves = aim.closure.leaves
     seeds = _seeds(aim, law)
     general_laws = [general(other) for other in laws]
-    found = _collapsed(aim, law, general_laws, seeds)
-    if found is not None:
-        return found
+    names = _collapsed(aim, law, general_laws, seeds)
+    if names is not None:
+        return names
     if len(leaves) < 2:
         return None
-    return Court(aim, aim.closure, steps).collapses(relevant(law, general_laws), seeds, leaves)
+    return PremiseSolver(aim, aim.closure, steps).collapses(relevant(law, general_laws), seeds, leaves)
 
 
 def _collapsed(aim: Goal, law: Rule, laws: Sequence[Rule], seeds: Sequence[int]) -> tuple[str, ...] | None:
@@ -123,12 +118,12 @@ def _collapsed(aim: Goal, law: Rule, laws: Sequence[Rule], seeds: Sequence[int])
     try:
         search = ProofSearch(aim, Claims(law))
         numbers = [search.encode(seed) for seed in seeds]
-        search.run(laws, _LIMITS, until_settled=False)
+        search.run(laws, _LIMITS, until_proved=False)
     except UnsoundRuleError as error:
         return (error.what,)
     except GraphError:
         return None
-    leaves = [n for n, t in enumerate(aim.closure.terms) if t.leaf is not None]
+    leaves = aim.closure.leaves
     classes = [search.egraph.find(search.encode(leaf)) for leaf in leaves]
     if len(set(classes)) == len(classes) or not numbers:
         return None
@@ -145,16 +140,15 @@ def _seeds(aim: Goal, law: Rule) -> list[int]:
     """The sides, and the left side with an operator that keeps types put on each of its variables in turn."""
     closure = aim.closure
     keeping = sorted(op for op in law.operators() if keeps_shape(op) and keeps_dtype(op))
-    found = [*aim.left, *aim.right]
-    leaves = [n for n, t in enumerate(closure.terms) if t.leaf is not None]
+    seeds = [*aim.left, *aim.right]
     for op in keeping:
         (example, *_) = (t for t in closure.terms if t.op == op)
-        for leaf in leaves:
+        for leaf in closure.leaves:
             put = closure.intern(ClosureTerm(op, example.attrs, example.symbols, (leaf,)))
-            found += [_substituted(closure, side, leaf, put) for side in aim.left]
-    for number in found:
+            seeds += [_substituted(closure, side, leaf, put) for side in aim.left]
+    for number in seeds:
         closure.revive(number)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(seeds))
 
 
 def _substituted(closure: Closure, number: int, leaf: int, put: int) -> int:

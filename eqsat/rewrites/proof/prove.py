@@ -10,13 +10,13 @@ import numpy as np
 
 from eqsat.egraph.saturation import Limits
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.instances.instance import operands
-from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, draw, forms
+from eqsat.rewrites.instances.instance import draw, operands
+from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, forms, rules_used
 from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.show import Printer, lines
-from eqsat.rewrites.proof.chains.solver import Court
-from eqsat.rewrites.proof.check import Mismatch, build, extreme_mismatch, numeric_mismatch
+from eqsat.rewrites.proof.chains.solver import PremiseSolver
+from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch
 from eqsat.rewrites.rules.rule import Rule
 
 #: Instances that an equation is compared on, and that a chain has to hold in.
@@ -74,13 +74,13 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     instances = draw(rule, INSTANCES)
     if not instances:
         return Proof(rule.name, "undecided", detail="no instance meets the conditions")
-    mismatch = refutation(rule, instances)
-    if mismatch is not None:
-        return Proof(rule.name, "refuted", counterexample=counterexample(mismatch), instances=len(instances))
+    refuting = refutation(rule, instances)
+    if refuting is not None:
+        return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
     if not rule.is_equation:
         return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
     equations = [general(r) for r in rules if r.is_equation]
-    found: list[Proved] = []
+    proofs: list[Proved] = []
     start = time.perf_counter()
     for form in forms(rule, instances):
         result = _widening(rule, equations, form, limits, start)
@@ -88,25 +88,20 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
             gap = missing_law(result.search) if result.search is not None else ""
             detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
             return Proof(rule.name, "undecided", instances=len(instances), detail=detail)
-        found.append(result)
+        proofs.append(result)
         for case in result.cases:
-            types, _ = Court(case.goal, case.closure, STEPS, case.equations).grant(case)
+            types, _ = PremiseSolver.of(case, STEPS).side_conditions(case)
             if not types.confirmed:
                 return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
-    return _proof(rule, found)
+    return _proof(rule, proofs)
 
 
 def refutation(rule: Rule, instances: Sequence[Bindings]) -> Mismatch | None:
     """The smallest of these instances in which the sides differ, in type or in an element; None where none does."""
-    found: list[Mismatch] = []
-    for bindings in instances:
-        made = build(rule, bindings)
-        mismatch = made if isinstance(made, Mismatch) else numeric_mismatch(made)
-        found += [mismatch] if mismatch is not None else []
-    for bindings in instances[:_EXTREMES] if not found else ():
-        mismatch = extreme_mismatch(rule, bindings)
-        found += [mismatch] if mismatch is not None else []
-    return min(found, key=lambda m: sum(o.array.size for o in operands(m.instance)), default=None)
+    mismatches = [m for m in (mismatch(rule, bindings) for bindings in instances) if m is not None]
+    if not mismatches:
+        mismatches = [m for m in (extreme_mismatch(rule, b) for b in instances[:_EXTREMES]) if m is not None]
+    return min(mismatches, key=lambda m: sum(o.array.size for o in operands(m.instance)), default=None)
 
 
 def counterexample(mismatch: Mismatch) -> str:
@@ -139,24 +134,21 @@ def _widening(
     return result
 
 
-def _proof(rule: Rule, found: Sequence[Proved]) -> Proof:
-    cases = [case for proved in found for case in proved.cases]
-    used = tuple(dict.fromkeys(e.rule.name for case in cases for e in case.equations))
+def _proof(rule: Rule, proofs: Sequence[Proved]) -> Proof:
     return Proof(
         rule.name,
         "proved",
-        chain=chain_text(cases[0]),
-        rules=used,
-        instances=sum(p.instances for p in found),
-        cases=max(len(p.cases) for p in found),
+        chain=chain_text(proofs[0].cases[0]),
+        rules=rules_used(proofs),
+        instances=sum(p.instances for p in proofs),
+        cases=max(len(p.cases) for p in proofs),
     )
 
 
 def chain_text(case: ProofCase) -> tuple[str, ...]:
     """The chains of a case's outputs as text."""
     printer = Printer(case.closure)
-    names = {i: e.rule.name for i, e in enumerate(case.equations)}
     shown: list[str] = []
     for start, chain in list(zip(case.goal.left, case.chains, strict=True))[:_SHOWN]:
-        shown += lines(printer, list(chain), names) or (printer.term(start),)
+        shown += lines(printer, chain, case.names) or (printer.term(start),)
     return tuple(shown)

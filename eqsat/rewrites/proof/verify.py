@@ -35,7 +35,15 @@ def verify(
     pending: list[Rule] = []
     for rule in rules:
         record = (known or {}).get(rule.name)
-        if record is not None and is_current(rule, record, by_name) and _suffices(record, exhaustive):
+        if (
+            record is not None
+            and is_current(rule, record, by_name)
+            and (
+                record.exhaustive
+                if exhaustive
+                else record.bounded or record.side  # older ones have no bounded instances
+            )
+        ):
             yield record
         else:
             pending.append(rule)
@@ -45,11 +53,6 @@ def verify(
     futures = [executor.submit(_checked, rule, exhaustive, budget) for rule in pending]
     for future in as_completed(futures):
         yield future.result()
-
-
-def _suffices(record: Evidence, exhaustive: bool) -> bool:
-    """True if a record is of as thorough a check as is asked for; older ones have no bounded instances."""
-    return record.exhaustive if exhaustive else bool(record.bounded or record.side)
 
 
 def _checked(rule: Rule, exhaustive: bool, budget: int | None) -> Evidence:
@@ -79,15 +82,15 @@ def verify_rule(
     evidence = checks if checks is not None and is_current(rule, checks) else check(rule, effort or THOROUGH)
     if evidence.verdict != "proved":
         return evidence
-    found = entail(rule, laws) if proof is None else proof
-    if found.verdict != "proved":
-        return replace(evidence, missing=found.missing)
-    basis = basis_hash(found.laws, {law.name: law for law in laws})
-    return replace(evidence, entailed=found.method, laws=found.laws, chain=found.chain, basis=basis)
+    entailment = entail(rule, laws) if proof is None else proof
+    if entailment.verdict != "proved":
+        return replace(evidence, missing=entailment.missing)
+    basis = basis_hash(entailment.laws, {law.name: law for law in laws})
+    return replace(evidence, entailed=entailment.method, laws=entailment.laws, chain=entailment.chain, basis=basis)
 
 
 def write_shipped(rules: Sequence[Rule], records: Mapping[str, Evidence]) -> None:
-    """Write what is known of the shipped rules: the library's beside it, that of all other rules beside the axioms."""
+    """Write the evidence of shipped rules: the library's beside it, that of all others beside the axioms."""
     for path, library in ((SHIPPED, False), (LIBRARY / "evidence.jsonl", True)):
         group = [records[r.name] for r in rules if (r.origin == "library") == library and r.name in records]
         if group:

@@ -10,24 +10,18 @@ from typing import cast
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.pattern import Bindings, Expression, Siblings, Spread, Var
-from eqsat.language.terms.types import TensorType, ValueType
-from eqsat.rewrites.conditions.expression import bound_name
+from eqsat.language.terms import OPAQUE, Bindings, Expression, Graph, Node, Siblings, Spread, TensorType, ValueType, Var
+from eqsat.rewrites.conditions.expression import Typed, bound_name
 from eqsat.rewrites.rules.derive import stated_laws
 from eqsat.rewrites.rules.rule import Rule, applications, pattern_fields
 from eqsat.rewrites.rules.term import Term, right_terms
 
 
-@dataclass(frozen=True, slots=True)
-class _Value:
+@dataclass(frozen=True)
+class _Value(Typed):
     """A value of the graph as a law binds it."""
 
-    name: str
-    type: TensorType
-    constant: bool = False
-    value: None = None
-    finite: bool = False
+    name: str = ""
     attends: bool = False
 
 
@@ -59,7 +53,7 @@ def definition(op: str, lacking: frozenset[str]) -> Rule | None:
 
 
 def _defines(rule: Rule, op: str) -> bool:
-    """True if a law says of any operands and attributes what the operator makes."""
+    """True if a law states the operator's result for any operands and attributes."""
     if isinstance(rule.left, Siblings) or len(rule.left) != 1 or rule.conditions:
         return False
     (app,) = rule.left
@@ -91,21 +85,21 @@ class _Writer:
             terms = right_terms(rule, bindings)
         except GraphError:
             return [node]
-        made: list[Node] = []
+        written: list[Node] = []
         outputs = iter(node.outputs)
         for term in terms:
             own = tuple(next(outputs) for _ in (term.types if isinstance(term, Term) else (term.type,)))
-            self.emit(term, own, node, made)
-        return [one for each in made for one in self.nodes(each)]
+            self.emit(term, own, node, written)
+        return [one for each in written for one in self.nodes(each)]
 
     def bindings(self, rule: Rule, node: Node) -> Bindings | None:
         """The bindings of the law's left side to a node; None where an operand is left out, or no tensor."""
         values: list[_Value] = []
         for name in node.inputs:
-            found = self.types.get(name) if name is not None else None
-            if name is None or not isinstance(found, TensorType):
+            type = self.types.get(name) if name is not None else None
+            if name is None or not isinstance(type, TensorType):
                 return None
-            values.append(_Value(name, found))
+            values.append(_Value(type, name=name))
         (app,) = rule.roots
         bound = Bindings()
         if any(isinstance(o, Spread) for o in app.operands):
@@ -119,10 +113,10 @@ class _Writer:
         bound.attrs.update({f.text: node.attrs[n] for n, f in pattern_fields(app).items()})
         return bound
 
-    def emit(self, term: Term | _Value, outputs: tuple[str, ...], source: Node, made: list[Node]) -> None:
+    def emit(self, term: Term | _Value, outputs: tuple[str, ...], source: Node, written: list[Node]) -> None:
         """Add the nodes of a term, the last of which makes these outputs."""
         if not isinstance(term, Term):
-            made.append(Node("identity", (term.name,), outputs, name=f"{source.name}.{len(made)}"))
+            written.append(Node("identity", (term.name,), outputs, name=f"{source.name}.{len(written)}"))
             return
         inputs: list[str | None] = []
         for operand in term.operands:
@@ -130,11 +124,11 @@ class _Writer:
                 inputs.append(None)
             elif isinstance(operand, Term):
                 names = tuple(self.fresh(source, t) for t in operand.types)
-                self.emit(operand, names, source, made)
+                self.emit(operand, names, source, written)
                 inputs.append(names[0])
             else:
                 inputs.append(cast("_Value", operand).name)
-        made.append(Node(term.op, tuple(inputs), outputs, term.attrs, f"{source.name}.{len(made)}"))
+        written.append(Node(term.op, tuple(inputs), outputs, term.attrs, f"{source.name}.{len(written)}"))
 
     def fresh(self, source: Node, type: TensorType) -> str:
         """A name for a value that only the writing out has."""

@@ -1,19 +1,27 @@
-"""Evidence: the machine-written record of what was checked of each rule, and when it still counts."""
+"""Evidence: the machine-written record of the checks of each rule, and when it still counts.
+
+That of shipped rules ships with them; that on the laws of a user's operators stays in a file of the user's cache. Such
+files have one JSON object a line.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+from eqsat.errors import RuleError
 from eqsat.language.ops import spec
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.conditions.functions import FUNCTIONS
-from eqsat.rewrites.rules.json_lines import read_json_lines, write_json_lines
 from eqsat.rewrites.rules.meaning import fingerprint
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.system.cache import cache_folder
+from eqsat.system.files import write_text
 
 #: The record of the shipped rules.
 SHIPPED = Path(__file__).parents[1] / "axioms" / "evidence.jsonl"
@@ -100,3 +108,82 @@ def basis_hash(laws: Iterable[str], known: Mapping[str, Rule]) -> str:
     for name in sorted(laws):
         digest.update(f"{name} {rule_hash(known[name]) if name in known else 'gone'};".encode())
     return digest.hexdigest()
+
+
+#: The environment variable that names another file.
+VARIABLE = "EQSAT_EVIDENCE"
+#: A file that has grown beyond so many bytes begins anew.
+MOST_BYTES = 4_000_000
+
+
+def evidence_path() -> Path:
+    """The file named by EQSAT_EVIDENCE, or one in the user's cache folder."""
+    named = os.environ.get(VARIABLE)
+    return Path(named) if named else cache_folder() / "evidence.jsonl"
+
+
+def recalled(rules: Sequence[Rule]) -> dict[str, Evidence]:
+    """The records that are current for these rules, by name; lines that are no records are skipped."""
+    path = evidence_path()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return {}
+    wanted = {rule.name: rule_hash(rule) for rule in rules}
+    records: dict[str, Evidence] = {}
+    for line in lines:
+        try:
+            record = Evidence(**json.loads(line))
+        except (TypeError, ValueError):
+            continue
+        if wanted.get(record.name) == record.hash:
+            records[record.name] = record
+    return records
+
+
+def remember(records: Iterable[Evidence]) -> None:
+    """Add records to the file; a folder that cannot be written to costs only time."""
+    text = "".join(json.dumps(asdict(r), ensure_ascii=False) + "\n" for r in records)
+    if not text:
+        return
+    path = evidence_path()
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        full = path.exists() and path.stat().st_size > MOST_BYTES
+        with path.open("w" if full else "a", encoding="utf-8") as file:
+            file.write(text)
+    except OSError:
+        return
+
+
+Record = TypeVar("Record")
+
+
+def read_json_lines(
+    path: Path, make: Callable[[dict[str, Any]], Record], kind: str, writer: str, remedy: str
+) -> Iterator[Record]:
+    """The records of a file, each made of one object; RuleError with the line for one that is none of its kind.
+
+    `writer` is what writes such files.
+    """
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            yield make(json.loads(line))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise RuleError(
+                f"no {kind}: {error}",
+                where=f"{path}:{number}",
+                expected=f"one JSON object a line{writer and ', written by the '}{writer}",
+                remedy=remedy,
+            ) from None
+
+
+def json_lines(records: Iterable[Any]) -> str:
+    """Records, dataclasses or mappings, as one JSON object a line."""
+    plain = (dict(one) if isinstance(one, Mapping) else asdict(one) for one in records)
+    return "".join(json.dumps(one, ensure_ascii=False) + "\n" for one in plain)
+
+
+def write_json_lines(records: Iterable[Any], path: Path) -> None:
+    """Write records in place of a file."""
+    write_text(path, json_lines(records))

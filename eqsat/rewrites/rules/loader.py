@@ -14,8 +14,7 @@ from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.declaration.trial import try_out
 from eqsat.language.ops import OPS, spec
 from eqsat.rewrites.rules.derive import derived_laws, stated_laws
-from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence
-from eqsat.rewrites.rules.memory import recalled, remember
+from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence, recalled, remember
 from eqsat.rewrites.rules.parser import parse_file, parse_rules
 from eqsat.rewrites.rules.rule import Origin, Rule
 
@@ -54,11 +53,11 @@ def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
 
 
 def shipped_rules() -> tuple[Rule, ...]:
-    """Every rule that ships, with evidence or without: axioms, what operators' declarations imply, the library.
+    """Every rule that ships, with evidence or without: axioms, laws that declarations of operators imply, the library.
 
     A rule of the library that says what a law says has its name and stands in its place.
     """
-    generated = {rule.name: rule for rule in _files(LIBRARY, "library")}
+    generated = {rule.name: rule for rule in _library()}
     said = []
     for law in (*_axioms(), *_implied()):
         rule = generated.pop(law.name, None)
@@ -67,7 +66,7 @@ def shipped_rules() -> tuple[Rule, ...]:
 
 
 def laws() -> tuple[Rule, ...]:
-    """Laws taken for true of all operators: axioms, and what declarations state and imply, a user's once checked."""
+    """Laws taken for true of all operators: axioms, those that declarations state and imply, a user's once checked."""
     declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
     return (*_axioms(), *_implied(), *declared)
 
@@ -94,6 +93,11 @@ def _axioms() -> tuple[Rule, ...]:
 
 
 @cache
+def _library() -> tuple[Rule, ...]:
+    return _files(LIBRARY, "library")
+
+
+@cache
 def _implied() -> tuple[Rule, ...]:
     """The laws that the declarations of this package state and imply."""
     own = [one for one in OPS.values() if is_shipped(one)]
@@ -113,9 +117,9 @@ def rules_with_evidence() -> tuple[Rule, ...]:
     by_name = {r.name: r for r in rules}
     current = tuple(r for r in rules if is_current(r, evidence.get(r.name), by_name))
     if len(current) < len(rules):
-        kept = set(current)
+        in_use = set(current)
         _warn(
-            [r.name for r in rules if r not in kept],
+            [r.name for r in rules if r not in in_use],
             f"of {len(rules)} rules have no current evidence and are left out",
             "run `eqsat rules verify` to check them again",
         )
@@ -136,11 +140,11 @@ def _declared(name: str) -> tuple[Rule, ...]:
     efforts = {"axiom": Effort(), "derived": Effort(numeric=24, symbolic=6)}
     one = spec(name)
     try_out(one)
-    found = (*stated_laws([one]), *derived_laws([one]))
-    known = recalled(found)
+    implied = (*stated_laws([one]), *derived_laws([one]))
+    known = recalled(implied)
     fresh = []
     proved = []
-    for rule in found:
+    for rule in implied:
         evidence = known.get(rule.name)
         if evidence is None:
             evidence = check(rule, efforts[rule.origin])
@@ -156,10 +160,10 @@ def _declared(name: str) -> tuple[Rule, ...]:
         if evidence.verdict == "proved":
             proved.append(rule)
     remember(fresh)
-    if len(proved) < len(found):
-        kept = set(proved)
-        missing = [r.name for r in found if r not in kept]
-        _warn(missing, f"of {len(found)} laws of {name!r} could not be settled and are left out", "")
+    if len(proved) < len(implied):
+        usable = set(proved)
+        missing = [r.name for r in implied if r not in usable]
+        _warn(missing, f"of {len(implied)} laws of {name!r} could not be settled and are left out", "")
     return tuple(proved)
 
 
@@ -192,10 +196,10 @@ def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
     """The evidence on rules that are in use, by name: the records they loaded with, and those of a user's own."""
     wanted = list(rules)
     shipped = _shipped_records()
-    found = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
-    found |= {r.name: _checked(r) for r in wanted if r.origin == "given"}
-    missing = [r for r in wanted if r.name not in found]
-    return found | recalled(missing) if missing else found
+    records = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
+    records |= {r.name: _checked(r) for r in wanted if r.origin == "given"}
+    missing = [r for r in wanted if r.name not in records]
+    return records | recalled(missing) if missing else records
 
 
 def _demand(rule: Rule) -> None:

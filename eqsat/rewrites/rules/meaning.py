@@ -17,7 +17,7 @@ from functools import cache
 from types import CodeType, FunctionType
 from typing import Any
 
-#: Fields of syntax trees that say nothing of what is computed, or that some versions of Python lack.
+#: Fields of syntax trees without effect on the values computed, or that some versions of Python lack.
 _SILENT = {"kind", "type_comment", "type_params"}
 _PACKAGE = __name__.partition(".")[0]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, substituted
+from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, loop_parts, may_exceed, substituted
 from eqsat.rewrites.rules.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
@@ -147,7 +147,7 @@ class _Block:
     line: int
     origin: Origin
     reason: str
-    #: The patterns of calls, by the identities of their trees: what names stand for is one tree wherever it is.
+    #: The patterns of calls, by the identities of their trees: a name stands for one tree wherever it is.
     made: dict[int, App] = field(default_factory=dict)
 
     def rules(self, phase: str) -> list[Rule]:
@@ -163,18 +163,18 @@ class _Block:
         conditions = self.conditions(conditions_at + 2) if conditions_at < len(self.text) else ()
         right_end = min(self.top_level(_WHERE, end), conditions_at)
         left, right = self.tree(head.end(), start), self.tree(end, right_end)
-        shown = _text(right)
+        left_text, right_text = _text(left), _text(right)
+        shown = right_text
         if right_end < conditions_at:
             right, named = self.named(right, right_end + 5, conditions_at)
-            shown += f" where {named}"
+            shown, right_text = f"{right_text} where {named}", _text(right)
         both = arrow[0] == "<=>"
         there, _, back = self.reason.partition(" <=> ") if both else (self.reason, "", "")
-        made = [self.rule(head["name"], phase, laws, left, right, conditions, there, shown)]
+        rules = [self.rule(head["name"], phase, laws, left, right, conditions, there, f"{left_text} => {shown}")]
         if both:
-            made.append(
-                self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there, _text(left))
-            )
-        return made
+            text = f"{right_text} => {left_text}"
+            rules.append(self.rule(head["name"] + "-inv", phase, laws, right, left, conditions, back or there, text))
+        return rules
 
     def rule(
         self,
@@ -185,9 +185,9 @@ class _Block:
         right: ast.expr,
         conditions: tuple[Expression, ...],
         reason: str,
-        shown: str,
+        sides: str,
     ) -> Rule:
-        """A rule, its right side in the text as it is `shown`, with names for what it says often."""
+        """A rule; `sides` are its sides as its text has them, the right one with names for terms that it repeats."""
         for tree in (*_elements(left), *_elements(right)):
             if isinstance(tree, ast.Constant):
                 raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator of patterns")
@@ -201,13 +201,13 @@ class _Block:
                 right=tuple(self.pattern(e) for e in _elements(right)),
                 conditions=conditions,
                 laws=laws,
-                text=f"{_text(left)} => {shown}{tail}",
+                text=f"{sides}{tail}",
                 where=where,
                 origin=self.origin,
                 reason=reason,
             )
             if self.origin == "given":
-                from eqsat.rewrites.proof.agreement import check_types  # which loads the checks of rules
+                from eqsat.rewrites.proof.check import check_types  # which loads the checks of rules
 
                 check_types(rule)
         except RuleError as error:
@@ -279,24 +279,21 @@ class _Block:
     def over(self, tree: ast.ListComp) -> tuple[tuple[str, str], ...]:
         if len(tree.generators) != 1 or tree.generators[0].ifs:
             raise self.fault("a list with several loops or a filter", tree, "[… for x in xs]")
-        loop = tree.generators[0]
-        targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-        zipped = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "zip"
-        sequences = loop.iter.args if zipped and isinstance(loop.iter, ast.Call) else [loop.iter]
+        targets, sequences = loop_parts(tree.generators[0])
         names = [n.id for n in (*targets, *sequences) if isinstance(n, ast.Name)]
         if len(targets) != len(sequences) or len(names) != 2 * len(targets):
             raise self.fault("a loop over something else than named sequences", tree, "for x, w in zip(xs, ws)")
         return tuple(zip(names[: len(targets)], names[len(targets) :], strict=True))
 
     def conditions(self, start: int) -> tuple[Expression, ...]:
-        found = _elements(self.tree(start, len(self.text)))
-        for one in found:
+        trees = _elements(self.tree(start, len(self.text)))
+        for one in trees:
             if isinstance(one, ast.Starred):
                 raise self.fault("a condition with a star", one, "an expression that holds or does not")
-        return tuple(map(_expression, found))
+        return tuple(map(_expression, trees))
 
     def named(self, side: ast.expr, start: int, end: int) -> tuple[ast.expr, str]:
-        """A side with what names stand for in their place, as a span of the text says; and what it says."""
+        """A side with terms in place of names, by the definitions in a span of the text; and these as text."""
         known: dict[str, ast.expr] = {}
         said: list[str] = []
         for one in _elements(self.tree(start, end)):
@@ -309,10 +306,10 @@ class _Block:
         return self.replaced(side, known), ", ".join(said)
 
     def replaced(self, tree: ast.expr, known: Mapping[str, ast.expr]) -> ast.expr:
-        made = substituted(tree, known)
-        if reason := excess(made):
+        result = substituted(tree, known)
+        if reason := excess(result):
             raise RuleError(reason, where=self.place(tree), expected=_SIZES)
-        return made
+        return result
 
     def top_level(self, word: re.Pattern[str], start: int) -> int:
         """Where a word stands that is in no parenthesis, or the end of the text."""
@@ -338,12 +335,12 @@ class _Block:
             raise self.error("an expression is missing", start, "an expression")
         lines = before.count("\n")
         column = start - (before.rfind("\n") + 1)
-        # Python reads it where it stands, in a parenthesis one column before it: what fills the line up to there,
-        # since no expression is indented, is the head of a lambda, or signs where that is too long.
+        # Python reads it where it stands, in a parenthesis one column before it: the line is filled up to there,
+        # since no expression is indented, by the head of a lambda, or by signs where that is too long.
         width = column - 1
         head = "lambda " + "_" * (width - 8) + ":" if width > 8 else "-" * width
         try:
-            found = ast.parse("\n" * lines + f"{head}({inside})", mode="eval").body
+            tree = ast.parse("\n" * lines + f"{head}({inside})", mode="eval").body
         except SyntaxError as error:
             raise RuleError(
                 f"syntax: {error.msg}",
@@ -353,15 +350,15 @@ class _Block:
         except (RecursionError, MemoryError):
             raise self.too_large(start, TOO_LARGE) from None
         for _ in range(1 if width > 8 else width):
-            if isinstance(found, ast.Lambda):
-                found = found.body
-            elif isinstance(found, ast.UnaryOp):
-                found = found.operand
+            if isinstance(tree, ast.Lambda):
+                tree = tree.body
+            elif isinstance(tree, ast.UnaryOp):
+                tree = tree.operand
             else:  # the parenthesis was closed within
                 raise self.error("syntax: unmatched ')'", start, "Python expression syntax")
-        if reason := excess(found):
+        if may_exceed(inside) and (reason := excess(tree)):
             raise self.too_large(start, reason)
-        return found
+        return tree
 
     def too_large(self, start: int, reason: str) -> RuleError:
         return self.error(reason, start, _SIZES)

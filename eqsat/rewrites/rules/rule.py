@@ -21,6 +21,7 @@ from eqsat.language.terms.pattern import (
     Spread,
     Var,
     roots_of,
+    spread_roots,
 )
 from eqsat.rewrites.conditions.expression import bound_name, compiled, evaluate
 
@@ -39,7 +40,7 @@ LEFT, RIGHT = "left side", "right side"
 class Rule:
     """A rewrite rule; RuleError at construction where a side is not well formed, or the sides differ in outputs.
 
-    That a given one has the same types on both sides is for its reader to check (`eqsat.rewrites.proof.agreement`).
+    That a given one has the same types on both sides is for its reader to check (`eqsat.rewrites.proof.check`).
 
     `left` is one App a root, or a group of siblings; `right` has one pattern a root, or is a single App with as many
     outputs (split). Where `left` is a single App and `right` has several patterns, these are its outputs in order, the
@@ -98,7 +99,7 @@ class Rule:
 
     @property
     def parts(self) -> int:
-        """The number of outputs of a single root the right side says one by one; 0 where it says what each root is."""
+        """The number of outputs of a single root that the right side states one by one; 0 where it states the roots."""
         return len(self.right) if not isinstance(self.left, Siblings) and len(self.left) < len(self.right) else 0
 
     @cached_property
@@ -108,7 +109,7 @@ class Rule:
 
     @property
     def is_equation(self) -> bool:
-        """True if the sides are terms of one result each that lack no operand, which is what proofs by logic read."""
+        """True if the sides are terms of one result each that lack no operand: proofs by logic read no others."""
         sides = (*self.roots, *self.right)
         return not self.parts and not any(p == ABSENT for side in sides for p in _parts(side))
 
@@ -128,22 +129,22 @@ class Rule:
         """Why the rule does not fire under these bindings; None where all conditions hold."""
         for condition in self.conditions:
             try:
-                held = evaluate(condition, bindings)
-                if not held:
-                    return str(getattr(held, "reason", "")) or f"not {condition.text}"
+                holds = evaluate(condition, bindings)
+                if not holds:
+                    return str(getattr(holds, "reason", "")) or f"not {condition.text}"
             except ShapeError as error:
                 return error.what
         return None
 
     def attributes(self, app: App, bindings: Bindings) -> dict[str, Any]:
         """The attributes of a right-side App: its record, then its fields; Undefined where one has no value."""
-        found: dict[str, Any] = dict(bindings.attrs[app.record]) if app.record is not None else {}
+        values: dict[str, Any] = dict(bindings.attrs[app.record]) if app.record is not None else {}
         for name, expression in app.fields.items():
             if name == SPLICE:
-                found.update(evaluate(expression, bindings))
+                values.update(evaluate(expression, bindings))
             else:
-                found[name] = evaluate(expression, bindings)
-        return found
+                values[name] = evaluate(expression, bindings)
+        return values
 
     def window(self, spread: Spread, bindings: Bindings) -> range:
         """The elements of a right-side spread to take; ShapeError where its bounds are not defined."""
@@ -160,6 +161,12 @@ class Rule:
 def applications(pattern: Pattern | Spread) -> Iterator[App]:
     """Every App in a pattern, operands before the operators that use them; those left out are none."""
     return (part for part in _parts(pattern) if isinstance(part, App) and part != ABSENT)
+
+
+def loops(left: Left) -> list[tuple[tuple[str, str], ...]]:
+    """The variables and sequences of every loop of a left side, inner ones first."""
+    parts = (part for root in spread_roots(left) for part in _parts(root))
+    return [part.over for part in parts if isinstance(part, Spread)]
 
 
 def _parts(pattern: Pattern | Spread) -> Iterator[App | Spread]:

@@ -1,4 +1,4 @@
-"""Both sides of a rule as terms over what a match bound, and their evaluation."""
+"""Both sides of a rule as terms over the bindings of a match, and their evaluation."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import ShapeError
-from eqsat.language.graphs.interpret import run_node
+from eqsat.errors import GraphError, ShapeError
+from eqsat.language.graphs.interpret import Interpretation, run_node
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms import Attrs, Node, TensorType
 from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Operand, Spread, Var, element, spread_roots
-from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.rules.rule import Rule
 
 #: Relative difference in float64 above which two results are not the same.
@@ -93,6 +93,20 @@ def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -
         ) from None
 
 
+def outputs(
+    interpretation: Interpretation,
+    op: str,
+    attrs: Attrs,
+    operands: Sequence[Any],
+    types: Sequence[TensorType | None],
+    results: Sequence[TensorType],
+) -> list[Any]:
+    """The outputs of an operator by its reference in an interpretation."""
+    result = spec(op).reference(interpretation.namespace(list(types), list(results)), *operands, **attrs)
+    arrays = list(result) if isinstance(result, tuple) else [result]
+    return [interpretation.finish(array, type) for array, type in zip(arrays, results, strict=True)]
+
+
 def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the left side."""
     return instantiate_all(spread_roots(rule.left), bindings, Terms(rule))
@@ -101,6 +115,26 @@ def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
 def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the right side; one split stands for all roots."""
     return instantiate_all(rule.right, bindings, Terms(rule))
+
+
+def both_sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:
+    """The roots of both sides; None where one does not type, or their types differ."""
+    try:
+        left, right = left_terms(rule, bindings), right_terms(rule, bindings)
+    except GraphError:
+        return None
+    return (left, right) if output_types(left) == output_types(right) else None
+
+
+def is_defined(rule: Rule, bindings: Bindings) -> bool:
+    """True if the right side's attributes have values; whether it types is for a check to say."""
+    try:
+        right_terms(rule, bindings)
+    except Undefined:
+        return False
+    except GraphError:
+        return True
+    return True
 
 
 def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> list[Any]:
@@ -142,5 +176,5 @@ def _outputs(term: Any, interpretation: Any, known: dict[int, list[Any]]) -> lis
         return known[id(term)]
     operands = [None if o is None else _outputs(o, interpretation, known)[0] for o in term.operands]
     node = Node(term.op, tuple("x" for _ in operands), tuple("y" for _ in term.types), term.attrs)
-    made = known[id(term)] = run_node(interpretation, node, operands, types_of(term.operands), list(term.types))
-    return made
+    arrays = known[id(term)] = run_node(interpretation, node, operands, types_of(term.operands), list(term.types))
+    return arrays

@@ -1,1 +1,1 @@
-"""Schemas of laws: what an operator's declaration implies, one module for each kind of law."""
+"""Schemas of laws: implied by the declarations of operators, one module for each kind of law."""

@@ -37,10 +37,10 @@ def axis_laws(op: Operator) -> Iterator[Statement]:
 
 def _reduction(op: Operator) -> Iterator[Statement]:
     f = op.name
-    kept, dropped = "axes=a, keepdims=True", "axes=a, keepdims=False"
+    keeping, dropped = "axes=a, keepdims=True", "axes=a, keepdims=False"
     yield from law(
         f"{f}-of-transpose",
-        f"{f}(transpose(x, perm=p), {kept})",
+        f"{f}(transpose(x, perm=p), {keeping})",
         f"transpose({f}(x, axes=mapped(a, p), keepdims=True), perm=p)",
     )
     yield from law(
@@ -50,26 +50,26 @@ def _reduction(op: Operator) -> Iterator[Statement]:
     )
     yield from law(
         f"transpose-of-{f}",
-        f"transpose({f}(x, {kept}), perm=p)",
+        f"transpose({f}(x, {keeping}), perm=p)",
         f"{f}(transpose(x, perm=p), axes=mapped(a, inverse(p)), keepdims=True)",
     )
     yield from law(
         f"{f}-keeps",
         f"{f}(x, {dropped})",
-        f"reshape({f}(x, {kept}), shape=without_all(shape(x), a))",
+        f"reshape({f}(x, {keeping}), shape=without_all(shape(x), a))",
         back="expand",
     )
     yield from law(
         f"{f}-of-concat",
-        f"{f}(concat(*xs, axis=k), {kept})",
-        f"concat(*[{f}(x, {kept}) for x in xs], axis=k)",
+        f"{f}(concat(*xs, axis=k), {keeping})",
+        f"concat(*[{f}(x, {keeping}) for x in xs], axis=k)",
         ["k not in a", _ALIKE.format(k="k")],
         back="expand",
     )
     yield from law(
         f"{f}-of-slice",
-        f"{f}(slice(x, **s), {kept})",
-        f"slice({f}(x, {kept}), **s)",
+        f"{f}(slice(x, **s), {keeping})",
+        f"slice({f}(x, {keeping}), **s)",
         ["not any(k in a for k in s.axes)"],
         back="expand",
     )
@@ -182,7 +182,7 @@ def _turned(op: Operator) -> Iterator[Statement]:
 
 
 def _channels_apart(op: Operator) -> Iterator[Statement]:
-    """A convolution at single places mixes channels, and what is linear along the other axes mixes places."""
+    """A convolution at single places mixes channels; an operator that is linear along other axes mixes places."""
     points = "strides=(1, 1), pads=(0, 0, 0, 0), dilations=d, group=g, activation='none'"
     sums = [] if op.spec.movement else ["wide(x)", "finite(x, w)"]
     yield from law(

@@ -84,7 +84,7 @@ def _zero(spec: OpSpec, op: Operator | None, place: int, side: str) -> list[Stat
 
 
 def _scale_of_one(op: Operator) -> Iterator[Statement]:
-    """A scalar goes through, and so does what varies only along an axis that is walked in step."""
+    """A scalar goes through, and so does a vector along an axis that is walked in step."""
     f, first, result = op.name, op.form.operands[0], op.form.result
     room = ["rank(c) <= rank(x)"] + ([] if _like(first, result) else [f"rank(c) <= {result.fixed}"])
     conditions = [*op.guards, "size(c) == 1", *room, "wide(x)", "finite(x, c)"]
@@ -95,8 +95,8 @@ def _scale_of_one(op: Operator) -> Iterator[Statement]:
             f"{f}(x, **a) * reshape(c, shape=())",
             ["size(c) == 1", "spans(x, c)", "wide(x)", "finite(x, c)"],
         )
-        kept = "axes=a, keepdims=True"
-        yield from law(f"{f}-scaled", f"{f}(x, {kept}) * c", f"{f}(x * c, {kept})", conditions)
+        keeping = "axes=a, keepdims=True"
+        yield from law(f"{f}-scaled", f"{f}(x, {keeping}) * c", f"{f}(x * c, {keeping})", conditions)
         return
     yield from law(f"{f}-of-scaled", op.applied("x * c"), f"{op.applied('x')} * c", conditions, back="expand")
     for index in op.form.parallel():
@@ -140,8 +140,8 @@ def _room(op: Operator, term: IndexTerm, name: str) -> list[str]:
         if not op.spec.attrs:  # so that the result's rank can be asked for
             return [f"rank(c) <= rank({name})", f"rank(c) <= rank({op.called({})})"]
         return [f"rank(c) <= {min(term.fixed, result.fixed)}", *op.ranks()]
-    found = [f"rank(c) <= rank({name})"]
-    return found if _like(term, result) else [*found, f"rank(c) <= {result.fixed}"]
+    room = [f"rank(c) <= rank({name})"]
+    return room if _like(term, result) else [*room, f"rank(c) <= {result.fixed}"]
 
 
 def _like(term: IndexTerm, result: IndexTerm) -> bool:
@@ -187,11 +187,11 @@ def _vectors(op: Operator) -> Iterator[Statement]:
     """A vector of scales along one axis of the data or of the result goes into the constants, on request elsewhere."""
     data, weights = op.form.operands
     for index in op.form.contracted():
-        if weights.position(index.name) is None or not op.settled(index):
+        if weights.position(index.name) is None or not op.is_ungrouped(index):
             continue
         guards = [op.group_guard(index), *_matrix(op)]
-        ways = list(itertools.permutations((("x", data), ("w", weights))))
-        for (name, here), (other, there) in ways[:1] if op.form.windowed else ways:
+        orders = list(itertools.permutations((("x", data), ("w", weights))))
+        for (name, here), (other, there) in orders[:1] if op.form.windowed else orders:
             place = axis_of(here, index.name, name)
             count = f"dim({name}, {place})"
             scaled = f"{other} * reshape(c, shape={_turned(there, index, count, other)})"

@@ -11,7 +11,7 @@ from eqsat.language.declaration.indices import Index, IndexForm, IndexTerm
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.terms.types import DType, TensorType
 
-#: Variables for the operands by position; what is added is `b`, the record of attributes `a`.
+#: Variables for the operands by position; an added operand is `b`, the record of attributes `a`.
 VARIABLES = ("x", "w", "u", "v", "t", "p", "q")
 ADDED = "b"
 _INFIX = {"matmul": "@"}
@@ -39,14 +39,14 @@ def law(
     laws: tuple[int, ...] = (),
 ) -> list[Statement]:
     """An equation as rules: left to right in `phase`, and right to left in `back`, where that is given."""
-    kept = list(dict.fromkeys(c for c in conditions if c))
-    tail = " if " + ", ".join(kept) if kept else ""
+    distinct = list(dict.fromkeys(c for c in conditions if c))
+    tail = " if " + ", ".join(distinct) if distinct else ""
     if back == phase and not back_name:
         return [Statement(name, f"{left} <=> {right}{tail}", phase, laws)]
-    made = [Statement(name, f"{left} => {right}{tail}", phase, laws)]
+    statements = [Statement(name, f"{left} => {right}{tail}", phase, laws)]
     if back is not None:
-        made.append(Statement(back_name or f"{name}-inv", f"{right} => {left}{tail}", back, laws))
-    return made
+        statements.append(Statement(back_name or f"{name}-inv", f"{right} => {left}{tail}", back, laws))
+    return statements
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Operator:
         counted = self.form.sizes.get(index.group)
         return f"a.{counted} == 1" if counted else ""
 
-    def settled(self, index: Index) -> bool:
+    def is_ungrouped(self, index: Index) -> bool:
         """True where a grouped axis can be told to be one of a single group."""
         return not index.group or index.group in self.form.sizes
 

@@ -21,7 +21,7 @@ def parallel_laws(op: Operator) -> Iterator[Statement]:
     for index in op.form.parallel():
         if len(op.form.holders(index.name)) == 1:
             yield from reduced_laws(op, index)
-        if not op.settled(index) or index.name in block:
+        if not op.is_ungrouped(index) or index.name in block:
             continue
         yield from _concatenation(op, index)
         if len(op.form.holders(index.name)) == 1:
@@ -54,22 +54,22 @@ def _holders(op: Operator, index: Index) -> list[tuple[str, IndexTerm]]:
 
 def _concatenation(op: Operator, index: Index) -> Iterator[Statement]:
     """A result joined along the index is that of operands joined along it."""
-    held = _holders(op, index)
-    names = [v for v, _ in held]
+    holders = _holders(op, index)
+    names = [v for v, _ in holders]
     firsts = {v: f"{v}s[0]" for v in names}
     place = axis(op.form.result, index.name, f"rank({op.called(firsts)})")
     bound = "rank" in place  # an axis counted from the right is bound, then compared
-    joined = {v: f"concat(*{v}s, axis={axis_of(t, index.name, f'{v}s[0]')})" for v, t in held}
+    joined = {v: f"concat(*{v}s, axis={axis_of(t, index.name, f'{v}s[0]')})" for v, t in holders}
     conditions = [op.group_guard(index), *op.ranks(firsts)]
     if len(names) > 1:
-        (first, term), *others = held
+        (first, term), *others = holders
         conditions.append(" and ".join(f"len({first}s) == len({v}s)" for v, _ in others))
         sizes = " and ".join(
             f"dim({first}, {axis_of(term, index.name, first)}) == dim({v}, {axis_of(t, index.name, v)})"
             for v, t in others
         )
         conditions.append(f"all({sizes} {loop(names)})")
-    conditions += [alike(v, f"{v}s", t, index.name) for v, t in held]
+    conditions += [alike(v, f"{v}s", t, index.name) for v, t in holders]
     whole, parts = op.with_operands(joined), f"concat(*[{op.with_operands({})} {loop(names)}], axis={{}})"
     title, back = f"{op.name}-over-concat-along-{index.name}", "expand" if op.form.windowed else "associate"
     forward = [f"k == {place}", *conditions] if bound else conditions

@@ -19,7 +19,7 @@ def product_laws(op: Operator) -> Iterator[Statement]:
         return
     if not op.spec.pointwise:
         for index in op.form.contracted():
-            if op.form.operands[1].position(index.name) is not None and op.settled(index):
+            if op.form.operands[1].position(index.name) is not None and op.is_ungrouped(index):
                 yield from _cut_sum(op, index)
         if not op.spec.attrs:
             yield from _swap(op)
@@ -66,7 +66,7 @@ def _cut_sum(op: Operator, index: Index) -> Iterator[Statement]:
 
 def _cut_sum_of_one(op: Operator, index: Index) -> Iterator[Statement]:
     """A sum over an axis is one over its first part and one over its second."""
-    if op.settled(index):
+    if op.is_ungrouped(index):
         joined = op.applied(f"concat(x, y, axis={axis_of(op.form.operands[0], index.name, 'x')})")
         parts = f"{op.applied('x')} + {op.applied('y')}"
         guards = [*op.guards, op.group_guard(index), *op.ranks(), "wide(x)"]
@@ -170,8 +170,8 @@ def _composed(terms: Sequence[_Names], place: int) -> list[_Names] | None:
         return None
     named = dict(zip(operands[place], inner[-1], strict=True))
     outer = [tuple(named.get(n, n) for n in t) for t in terms]
-    found = [*inner[:-1], outer[1]] if place == 0 else [outer[0], *inner[:-1]]
-    return [*found, outer[-1]]
+    inputs = [*inner[:-1], outer[1]] if place == 0 else [outer[0], *inner[:-1]]
+    return [*inputs, outer[-1]]
 
 
 def _canonical(terms: Sequence[_Names]) -> list[tuple[int | str, ...]]:

@@ -10,31 +10,31 @@ from collections.abc import Iterator
 from eqsat.language.declaration.indices import Index
 from eqsat.rewrites.schemas.operator import Operator, Statement, axis, axis_of, law
 
-#: The reductions that are linear, and leave of the other axes what they are.
+#: The reductions that are linear and leave the other axes as they are.
 _LINEAR = ("reduce_sum", "reduce_mean")
 _SPREAD = "broadcast(shape(x), s)"
 
 
 def reduction_laws(op: Operator) -> Iterator[Statement]:
     """Laws of an operator that reduces the axes that an attribute names."""
-    f, kept = op.name, "axes=a, keepdims=True"
+    f, keeping = op.name, "axes=a, keepdims=True"
     yield from law(
         f"{f}-of-unit-axes",
-        f"{f}(x, {kept})",
+        f"{f}(x, {keeping})",
         f"{f}(x, axes=tuple(i for i in a if dim(x, i) != 1), keepdims=True)",
         ["any(dim(x, i) == 1 for i in a)"],
         phase="associate",
     )
     yield from law(
         f"{f}-of-reshape",
-        f"{f}(reshape(x, shape=s), {kept})",
+        f"{f}(reshape(x, shape=s), {keeping})",
         f"reshape({f}(x, axes=kept_axes(shape(x), s, a), keepdims=True), shape=ones_at(s, a))",
         phase="associate",
     )
     lower = f"lowered(a, len({_SPREAD}) - rank(x))"
     yield from law(
         f"{f}-of-expand",
-        f"{f}(expand(x, shape=s), {kept})",
+        f"{f}(expand(x, shape=s), {keeping})",
         f"expand({f}(x, axes={lower}, keepdims=True), shape=ones_at({_SPREAD}, a))",
         [f"all(dim(x, i) == {_SPREAD}[i - rank(x)] for i in {lower})"],
         phase="associate",
@@ -99,7 +99,7 @@ def _average(op: Operator) -> Iterator[Statement]:
 def reduced_laws(op: Operator, index: Index) -> Iterator[Statement]:
     """A linear reduction of the result along an index that one operand alone has, in which the operator is linear."""
     (place,) = op.form.holders(index.name)
-    if place not in op.linear or op.form.result.turned or op.form.operands[place].turned or not op.settled(index):
+    if place not in op.linear or op.form.result.turned or op.form.operands[place].turned or not op.is_ungrouped(index):
         return
     name, term = op.variables[place], op.form.operands[place]
     here, there = axis_of(term, index.name, name), axis(op.form.result, index.name, f"rank({op.called({})})")
@@ -116,7 +116,7 @@ def reduced_laws(op: Operator, index: Index) -> Iterator[Statement]:
 
 
 def monotone_laws(f: str) -> Iterator[Statement]:
-    """The extreme of what a monotone function makes of numbers is what it makes of their extreme."""
+    """The extreme of the values of a monotone function is its value at the extreme."""
     for extreme in ("max", "min"):
         yield from law(
             f"reduce_{extreme}-of-{f}",

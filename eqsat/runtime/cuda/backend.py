@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Plan, TensorType
 
 if TYPE_CHECKING:
     from eqsat.runtime.cuda.compiled import CompiledProgram, Machine, Sizes
@@ -38,8 +36,8 @@ class CupyBackend:
     def compile(self, graph: Graph | Plan, *, threads: int | None = None, plans: Iterable[str] = ()) -> CompiledProgram:
         """The graph or plan made ready; `plans` are those of libraries that a table of costs has, `threads` is unused.
 
-        Where every dim is known, kernels are compiled and memory is taken at once. BackendError for what cannot run on
-        a GPU, a kernel that does not compile, and for too little memory.
+        Where every dim is known, kernels are compiled and memory is taken at once. BackendError for nodes that cannot
+        run on a GPU, a kernel that does not compile, and for too little memory.
         """
         from eqsat.runtime.cuda.compiled import CompiledProgram
         from eqsat.runtime.cuda.libraries.tuning import choice

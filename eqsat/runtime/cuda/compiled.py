@@ -14,10 +14,7 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.graphs.interpret import bound_sizes
 from eqsat.language.graphs.lower import interface
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Plan, Sym, TensorType
 from eqsat.runtime.cuda.device.inputs import (
     CudaDevice,
     PassedArrays,
@@ -104,8 +101,8 @@ class CompiledProgram:
         with self._turn:
             machine = self._fed(given)
             self._launch(machine)
-            made = {name: machine.get(name, on_device=given.on_device) for name in self.graph.outputs}
-        return {name: given.wrap(array) for name, array in made.items()}
+            outputs = {name: machine.get(name, on_device=given.on_device) for name in self.graph.outputs}
+        return {name: given.wrap(array) for name, array in outputs.items()}
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """The outputs by name for inputs by name, as `run` has it."""
@@ -120,7 +117,8 @@ class CompiledProgram:
         given = taken(self.graph, inputs, self._device)
         for name, array in outputs.items():
             if name not in self.graph.outputs:
-                raise self._no_output(name)
+                known = "some of " + ", ".join(self.graph.outputs)
+                raise BackendError(f"no output {name!r}", where=self.graph.name, expected=known)
             declared = self.graph.type(self.graph.outputs[name])
             if isinstance(declared, TensorType):
                 check_output(
@@ -200,11 +198,6 @@ class CompiledProgram:
                 )
         return dict(sizes)
 
-    def _no_output(self, name: str) -> BackendError:
-        return BackendError(
-            f"no output {name!r}", where=self.graph.name, expected="some of " + ", ".join(self.graph.outputs)
-        )
-
     def _fed(self, given: PassedArrays) -> Machine:
         machine = self._machine(bound_sizes(self.graph, given.arrays))
         self._feed(machine, given)
@@ -225,13 +218,13 @@ class CompiledProgram:
 
     def _machine(self, sizes: Sizes) -> Machine:
         key = tuple(sorted(sizes.items()))
-        found = self.machines.get(key)
-        if found is None:
+        machine = self.machines.get(key)
+        if machine is None:
             while len(self.machines) >= KEPT_SIZES:
                 self._drop()
-            found = self.machines[key] = self._built(sizes)
+            machine = self.machines[key] = self._built(sizes)
         self.machines.move_to_end(key)
-        return found
+        return machine
 
     def _built(self, sizes: Sizes) -> Machine:
         """A machine for these sizes; those for other sizes make room where memory is short."""
@@ -252,9 +245,9 @@ class CompiledProgram:
 class StaticProgram:
     """A program whose inputs and outputs stay in place: fill `inputs`, call, and read `outputs`.
 
-    Both are arrays on the device, by name. A call copies in what it is given and returns `outputs`, which the next
-    call writes anew; given NumPy arrays, it returns copies of NumPy's. BackendError for an input that shares memory
-    with an output.
+    Both are arrays on the device, by name. A call copies in the arrays it is given and returns `outputs`, which the
+    next call writes anew; given NumPy arrays, it returns copies of NumPy's. BackendError for an input that shares
+    memory with an output.
     """
 
     def __init__(self, program: CompiledProgram, sizes: Sizes) -> None:
@@ -299,13 +292,13 @@ class StaticProgram:
         passed = {name: given.arrays[name] for name in inputs}
         for name, array in passed.items():
             self._check_size(name, array)
-        # What is in place already is not copied: an output may be that very input.
+        # An array in place already is not copied: an output may be that very input.
         fresh = {name: array for name, array in passed.items() if not is_same(array, machine.inputs[name])}
         for name, array in machine.outputs.items():
             # Outputs may share memory with each other: one may be another, seen in another way.
             check_apart(fresh, {name: array}, program.graph.name)
         for name, array in fresh.items():
-            if any(overlap(span(array), span(held)) for held in machine.inputs.values()):
+            if any(overlap(span(array), span(other)) for other in machine.inputs.values()):
                 fresh[name] = array.copy()  # before another input is put there
         for name, array in fresh.items():
             machine.put(name, array)
@@ -326,12 +319,12 @@ class StaticProgram:
 
     def _held(self, passed: Mapping[str, Any]) -> dict[str, Any]:
         """Stand-ins for inputs that are not passed: arrays of the declared type, of the size compiled for."""
-        held = {}
+        stand_ins = {}
         for name, view in self._machine.program.inputs.items():
             declared = self._program.graph.type(name)
             if name not in passed and isinstance(declared, TensorType):
-                held[name] = np.broadcast_to(np.zeros((), declared.dtype.numpy), view.shape)
-        return held
+                stand_ins[name] = np.broadcast_to(np.zeros((), declared.dtype.numpy), view.shape)
+        return stand_ins
 
     def _check_size(self, name: str, array: Any) -> None:
         wanted = self._machine.program.inputs[name].shape

@@ -35,7 +35,7 @@ def shortage(name: str, arrangement: Arrangement, workspace: int, free: int) -> 
 def driver_fault(driver: int, runtimes: Mapping[str, int]) -> str | None:
     """Why a driver is too old for libraries, by the versions of CUDA they are made for, as CUDA numbers them; or None.
 
-    A driver runs what was made for any minor version of its own major one.
+    A driver runs code made for any minor version of its own major one.
 
     >>> driver_fault(13000, {"cupy": 13020}) is None
     True

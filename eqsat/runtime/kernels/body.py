@@ -9,7 +9,7 @@ A template says which element is wanted, and asks for it::
     body.store("y", coords, body.value("y", coords))
     return body.source("relu_f16", grid=(blocks, 1, 1), threads=(256, 1, 1))
 
-Where a template makes some value itself (a sum, a tile of a product), it says so before it asks for what comes after::
+Where a template makes some value itself (a sum, a tile of a product), it says so before it asks for later values::
 
     body.give("sum", coords, Expr(DType.FLOAT32, "total"))
     for name in group.results:
@@ -20,12 +20,11 @@ Where a template makes some value itself (a sum, a tile of a product), it says s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Node, TensorType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, offset, unflattened
 from eqsat.runtime.kernels.expressions.elements import has_parameters, is_pointwise, parameter_place
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
@@ -67,7 +66,7 @@ class KernelBody(Statements):
         self.makers = {v: (node, place) for node in group.nodes for place, v in enumerate(node.outputs) if v}
         self.producers: dict[str, Producer] = {}
         self._pointers: dict[str, str] = {}
-        self._lanes: tuple[int, int] | None = None
+        self._pack_loop: tuple[int, int] | None = None
 
     # ---- values ---------------------------------------------------------------------------------------------------
 
@@ -100,10 +99,10 @@ class KernelBody(Statements):
     def _pointwise(self, node: Node, name: str, coords: Coords) -> Expr:
         values = [None if v is None else self.value(v, self._read_at(node, i, v, coords)) for i, v in _inputs(node)]
         types = [None if v is None else self._type_at(node, i, v) for i, v in _inputs(node)]
-        made = expression(node, values, types, self.group.types[name])
-        if made is None:
+        expr = expression(node, values, types, self.group.types[name])
+        if expr is None:
             raise UnsupportedError(f"no C expression for {node.op}")
-        return self.named(made, node.op, told(node) if node.op != "cast" else "")
+        return self.named(expr, node.op, told(node) if node.op != "cast" else "")
 
     def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
         """The coordinates at which an operator element by element reads an operand."""
@@ -140,24 +139,24 @@ class KernelBody(Statements):
 
     @property
     def _depth(self) -> int:
-        return self._lanes[0] if self._lanes is not None else 0
+        return self._pack_loop[0] if self._pack_loop is not None else 0
 
     @contextmanager
-    def lanes(self, width: int) -> Iterator[None]:
+    def side_by_side(self, width: int) -> Iterator[None]:
         """A loop over k, for that many elements: operands in which they follow each other are read in one access."""
         with self.writer.loop(f"for (int k = 0; k < {width}; ++k)", "k", unroll=True):
-            self._lanes = self.writer.depth, width
+            self._pack_loop = self.writer.depth, width
             yield
-            self._lanes = None
+            self._pack_loop = None
 
     def _pack(self, name: str, place: AffineIndex) -> str | None:
         """The element of the lane that is written, of several elements read at once; None where they lie apart.
 
         Where conditions hold for all lanes or for none, the access is made where they hold.
         """
-        if self._lanes is None or self._lanes[0] + len(self.conditions) != self.writer.depth:
+        if self._pack_loop is None or self._pack_loop[0] + len(self.conditions) != self.writer.depth:
             return None
-        width, view = self._lanes[1], self.group.operands[name]
+        width, view = self._pack_loop[1], self.group.operands[name]
         if width == 1 or not fits(view, place, width):
             return None
         first, condition = self.writer.index(place.without("k")), " && ".join(self.conditions)
@@ -176,9 +175,9 @@ class KernelBody(Statements):
     def read(self, name: str, text: str) -> Expr:
         """The value of an operand that C reads as `text`, in the type that it is computed in."""
         view = self.group.operands[name]
-        held = computed(view.dtype)
+        dtype = computed(view.dtype)
         text = f"widen({text})" if STORED[view.dtype] in ("f16", "bf16") else text
-        return convert(Expr(held, text), computed(self.group.types[name].dtype))
+        return convert(Expr(dtype, text), computed(self.group.types[name].dtype))
 
     def stored(self, name: str, value: Expr) -> str:
         """The text of a value as an element of a result in memory."""
@@ -237,13 +236,22 @@ class KernelBody(Statements):
 
     # ---- the whole ------------------------------------------------------------------------------------------------
 
-    def store_results(self, coords: Sequence[AffineIndex]) -> None:
-        """Write the elements of all results at the same coordinates."""
-        for name in self.group.results:
+    def store_made(self, made: str, names: Iterable[str], coords: Coords, value: Expr) -> None:
+        """Store the results of those names, given the element of the value that they are made of."""
+        self.give(made, coords, value)
+        for name in names:
+            at = self.onward(made, name, coords)
+            self.store(name, at, self.value(name, at))
+
+    def store_at(self, names: Iterable[str], coords: Sequence[AffineIndex]) -> None:
+        """Store the elements of results at the same coordinates."""
+        for name in names:
             self.store(name, coords, self.value(name, coords))
 
     def source(self, entry: str, grid: Extent, threads: Extent, shared: int = 0) -> KernelSource:
-        """The kernel, once all is written."""
+        """The kernel, once all is written; it takes all results, also those of no elements."""
+        for name in self.group.results:
+            self.pointer(name)
         read = {n: p for n, p in self._pointers.items() if n not in self.group.results}
         written = {n: p for n, p in self._pointers.items() if n in self.group.results}
         parameters = [f"const {STORED[self.group.operands[n].dtype]}* __restrict__ {p}" for n, p in read.items()]
@@ -268,8 +276,8 @@ def entry_name(group: Group) -> str:
     """A name for the kernel of a group: its operators, and the element type of the first result."""
     operators = [n.op.strip("_") for n in group.nodes]
     shown = operators if len(operators) <= 4 else [*operators[:3], f"{len(operators) - 3}_more"]
-    held = next((STORED[v.dtype] for v in group.results.values() if v.dtype in STORED), "")
-    name = "_".join([*shown, _SHORT.get(held, held)])
+    stored = next((STORED[v.dtype] for v in group.results.values() if v.dtype in STORED), "")
+    name = "_".join([*shown, _SHORT.get(stored, stored)])
     return "".join(c if c.isascii() and c.isalnum() else "_" for c in name)
 
 
@@ -300,6 +308,6 @@ def comment(group: Group) -> str:
     lines = []
     for node in group.nodes:
         operands = ", ".join(v or "" for v in node.inputs)
-        made = ", ".join(v or "_" for v in node.outputs)
-        lines.append(f"{made} = {node.op}({operands})" + (f"  [{node.name}]" if node.name else ""))
+        results = ", ".join(v or "_" for v in node.outputs)
+        lines.append(f"{results} = {node.op}({operands})" + (f"  [{node.name}]" if node.name else ""))
     return "\n".join(lines)

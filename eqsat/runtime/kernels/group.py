@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Constant, Node, TensorType
 from eqsat.runtime.kernels.view import View
 
 
@@ -17,7 +15,7 @@ class Group:
 
     `types` are those of every value read or made, as the graph states them; a view has the shape of its type, and its
     strides and element type say how it is held (a float32 value may be held as float16, an image with its channels
-    last). `operands` are read from memory, `results` are written there; what is in neither stays within the kernel.
+    last). `operands` are read from memory, `results` are written there; other values stay within the kernel.
     `constants` are operands whose elements are known, in whatever way they are held: small ones may go into the source.
     """
 

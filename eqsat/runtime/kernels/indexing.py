@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, convert, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given
@@ -130,17 +129,17 @@ def _scattered(
     if count > MOST_UPDATES:
         raise UnsupportedError(f"{count} updates")
     writer, combine = body.writer, _COMBINED[node.attrs["reduction"]]
-    found = Expr(value.dtype, writer.name("scattered"))
-    writer.line(f"{found.c_type} {found.template} = {value.template};")
+    total = Expr(value.dtype, writer.name("scattered"))
+    writer.line(f"{total.c_type} {total.template} = {value.template};")
     u = writer.name("u")
     with ExitStack() as blocks:
         if inside:
             blocks.enter_context(writer.block(f"if ({inside})"))
-        blocks.enter_context(writer.loop(f"for (int {u} = 0; {u} < {count}; ++{u})", u, found.template))
+        blocks.enter_context(writer.loop(f"for (int {u} = 0; {u} < {count}; ++{u})", u, total.template))
         gaps, make = update(AffineIndex.variable(u, count))
         conditions = [f"{writer.index(gap)} == 0" for gap in gaps if not gap.is_number or gap.constant]
         if conditions:
             blocks.enter_context(writer.block(f"if ({' && '.join(conditions)})"))
-        made = writer.render(combine(found, make()), "scattered_part")
-        writer.line(f"{found.template} = {bare(made)};")
-    return found
+        text = writer.render(combine(total, make()), "scattered_part")
+        writer.line(f"{total.template} = {bare(text)};")
+    return total

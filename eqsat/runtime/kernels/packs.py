@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from eqsat.language.terms.graph import Node
-from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
+from eqsat.runtime.kernels.body import Access, KernelBody, entry_name, fits
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, IndexVariable, offset
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed
 from eqsat.runtime.kernels.group import Group
@@ -36,15 +35,8 @@ class PackedBody(KernelBody):
         else:
             self.writer.line(f"{pack} = {self.stored(name, value)};")
 
-    def store_made(self, made: str, names: Sequence[str], coords: Coords, value: Expr) -> None:
-        """Store the results of those names, given the element of the value that they are made of."""
-        self.give(made, coords, value)
-        for name in names:
-            at = self.onward(made, name, coords)
-            self.store(name, at, self.value(name, at))
-
-    def settled(self, made: str, names: Sequence[str], coords: Coords) -> Coords:
-        """The coordinates, or plain ones where what is made of the element there cannot be led back to it otherwise."""
+    def forwardable(self, made: str, names: Sequence[str], coords: Coords) -> Coords:
+        """The coordinates, or plain ones where results made of the element there are not found by them."""
         probe = PackedBody(self.group)
         try:
             probe.store_made(made, names, coords, Expr(computed(self.group.types[made].dtype), "made"))
@@ -77,7 +69,7 @@ class PackedBody(KernelBody):
                 self._load_pack(access, STORED[view.dtype], chunk, width)
 
     def _load_pack(self, access: Access, c_type: str, chunk: int, width: int) -> None:
-        pointer, place = self.pointer(access.value), first_of(access.offset)
+        pointer, place = self.pointer(access.value), access.offset.without("k")
         name = self.writer.name(f"{pointer}_pack")
         places = [self.writer.index(place + part) for part in range(0, width, chunk)]
         loads = ", ".join(f"load<{chunk}>({pointer} + {at})" for at in places)
@@ -95,7 +87,7 @@ class PackedBody(KernelBody):
                 pack = self.writer.name(f"{self.pointer(name)}_pack")
                 self.writer.line(f"Pack<{STORED[view.dtype]}, {chunk}> {pack}[{width // chunk}];")
                 self._packs[name] = _element(pack, chunk, width)
-                stored.append((name, pack, first_of(place), chunk))
+                stored.append((name, pack, place.without("k"), chunk))
         yield
         for name, pack, place, chunk in stored:
             for part in range(width // chunk):
@@ -126,15 +118,7 @@ def varying(accesses: Sequence[Access]) -> list[Access]:
 def chunk_of(view: View, place: AffineIndex, width: int) -> int:
     """The number of elements, of `width` numbered by k, that one access reads; 0 if they are not consecutive."""
     chunk = min(width, WIDEST_ACCESS // view.dtype.itemsize)
-    rest = first_of(place)
-    if place.coefficient("k") != 1 or rest.reads("k") or view.alignment % (chunk * view.dtype.itemsize):
-        return 0
-    return 0 if math.gcd(rest.constant, *(c for _, c in rest.terms)) % chunk else chunk
-
-
-def first_of(place: AffineIndex) -> AffineIndex:
-    """The place of the first of several elements numbered by k."""
-    return AffineIndex(tuple((v, c) for v, c in place.terms if v.name != "k"), place.constant)
+    return chunk if fits(view, place, chunk) else 0
 
 
 def generated(group: Group, node: Node, template: Callable[[Group, Node], KernelSource]) -> KernelSource | None:
@@ -145,6 +129,4 @@ def generated(group: Group, node: Node, template: Callable[[Group, Node], Kernel
         except UnsupportedError:
             return None
     body = KernelBody(group)  # there is nothing to make, and nothing to launch
-    for name in group.results:
-        body.pointer(name)
     return body.source(entry_name(group), (0, 1, 1), (1, 1, 1))

@@ -13,7 +13,7 @@ class KernelSource:
 
     `entry` is the function's name, which has C linkage. It takes one pointer for each of `arguments`, values of the
     graph, operands first: to the first element of the value's view. `code` names nothing of the graph, so that equal
-    kernels are compiled once; what belongs to the graph stands in `comment`. Nothing is launched where `grid` holds a
+    kernels are compiled once; the graph's names stand in `comment`. Nothing is launched where `grid` holds a
     0. `shared` is dynamic shared memory, in bytes.
     """
 

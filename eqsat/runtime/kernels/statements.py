@@ -45,17 +45,17 @@ class Statements(ABC):
         """One of several values, by the first condition that holds; the last one has none."""
         if len(cases) == 1:
             return cases[0][1]()
-        found = Expr(dtype, self.writer.name(stem))
-        self.writer.line(f"{found.c_type} {found.template};")
+        variable = Expr(dtype, self.writer.name(stem))
+        self.writer.line(f"{variable.c_type} {variable.template};")
         for place, (condition, make) in enumerate(cases):
             head = "else" if not condition else f"{'else ' if place else ''}if ({condition})"
             others = [f"!({other})" for other, _ in cases[:place]]
             self.conditions.append(" && ".join([*others, *([condition] if condition else [])]))
             with self.writer.case(head):
                 value = bare(self.writer.render(convert(make(), dtype), stem))
-                self.writer.line(f"{found.template} = {value};")
+                self.writer.line(f"{variable.template} = {value};")
             self.conditions.pop()
-        return found
+        return variable
 
     def below(self, index: AffineIndex, bound: int) -> str:
         """The condition that a coordinate is less than a bound."""

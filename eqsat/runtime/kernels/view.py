@@ -15,6 +15,11 @@ BUFFER_ALIGNMENT = 256
 WIDEST_ACCESS = 16
 
 
+def padded(nbytes: int) -> int:
+    """The bytes that a buffer takes, with those lost to the alignment of the next."""
+    return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
+
+
 @dataclass(frozen=True, slots=True)
 class View:
     """The elements of a value in a buffer; shape, strides and offset count elements, strides may be 0 or negative.
@@ -99,10 +104,10 @@ class View:
         pairs = list(zip(self.shape, shape[lead:], strict=True)) if lead >= 0 else [(2, 1)]
         if any(have not in (1, want) for have, want in pairs):
             raise UsageError(f"{list(self.shape)} as {list(shape)}", expected="a shape that broadcasts to the other")
-        held = (
+        strides = (
             0 if have == 1 and want != 1 else stride for (have, want), stride in zip(pairs, self.strides, strict=True)
         )
-        return replace(self, shape=tuple(shape), strides=((0,) * lead + tuple(held)))
+        return replace(self, shape=tuple(shape), strides=((0,) * lead + tuple(strides)))
 
     def reshaped(self, shape: Sequence[int]) -> View | None:
         """The same elements in the same order under another shape; None where that takes a copy.

@@ -78,7 +78,7 @@ class CodeWriter:
     def loop(self, head: str, *variables: str, unroll: bool = False) -> Iterator[None]:
         """A block that is run many times: definitions that read no varying name are put before it.
 
-        What varies is the variables named, those that the block assigns to among them, and what it defines by them.
+        The names that vary are those given, those that the block assigns to, and those that it defines by them.
         """
         with self._scope(head, _CodeBlock(varying=set(variables)), "#pragma unroll" if unroll else ""):
             yield
@@ -118,19 +118,19 @@ class CodeWriter:
         A `safe` text can be worked out whatever the conditions around it, and is so before a loop that leaves it alone.
         """
         key = (type, text)
-        found: str | None = self.recall(key)
-        if found is None:
-            found = self._fresh(stem)
+        name: str | None = self.recall(key)
+        if name is None:
+            name = self._fresh(stem)
             place = len(self._scopes) - 1
             while (loop := self._loop_of(place, safe)) and self._is_constant(text, self._scopes[loop]):
                 place = loop - 1
             scope = self._scopes[place]
-            self._add(scope, f"const {type} {found} = {text};")
-            scope.known[key] = found
+            self._add(scope, f"const {type} {name} = {text};")
+            scope.known[key] = name
             loops = [s.varying for s in self._scopes[: place + 1] if s.varying is not None]
             if loops:  # no name of a block within a loop is known before it
-                loops[-1].add(found)
-        return found
+                loops[-1].add(name)
+        return name
 
     def _loop_of(self, place: int, safe: bool) -> int:
         """The scope of the loop whose rounds a scope is part of, conditions in between passed over; 0 for none."""

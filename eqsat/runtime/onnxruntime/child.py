@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
 
 if TYPE_CHECKING:
@@ -74,8 +73,8 @@ def may_end_the_process(graph: Graph) -> bool:
 class ChildProgram:
     """A model that is run in a process of its own; it says whether a run succeeds, and returns no outputs.
 
-    `source` is the file of the model, or what writes it to a path. BackendError where ONNX Runtime refuses the model or
-    the inputs, and where it ends the process.
+    `source` is the file of the model, or a function that writes it to a path. BackendError where ONNX Runtime refuses
+    the model or the inputs, and where it ends the process.
     """
 
     def __init__(self, graph: Graph, source: Path | Callable[[Path], object]) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 
 #: Fusions of ONNX Runtime 1.31 that end the process as a session is made, on a product of transposed halves by weights.
 FATAL = ("MatmulTransposeFusion",)
@@ -33,7 +32,7 @@ def ends_the_process(perm: Sequence[int], type: TensorType | None) -> bool:
     """True for halves whose first axis goes behind all others but the last.
 
     With a product by constant weights behind it, ONNX Runtime 1.31 ends the process as it makes the session
-    (MatmulTransposeFusion, with the cast between them that it puts in). What the original has stays.
+    (MatmulTransposeFusion, with the cast between them that it puts in). The original's own products stay.
     """
     turned = len(perm) > 2 and tuple(perm) == (*range(1, len(perm) - 1), 0, len(perm) - 1)
     return turned and type is not None and type.dtype is DType.FLOAT16

@@ -33,7 +33,7 @@ def rehearse(source: str | bytes, threads: int, without: Sequence[str] = ()) -> 
     """Make a session of a file or of a serialised model in another process, `without` some fusions, and drop it.
 
     TimeUp where that is not done when the deadline is over, or where there is less time left than it took: here it
-    would take as long. Without a deadline in seconds nothing is done. What ONNX Runtime refuses is for the caller.
+    would take as long. Without a deadline in seconds nothing is done. A refusal by ONNX Runtime is for the caller.
     """
     deadline = current()
     if not math.isfinite(deadline.seconds):
@@ -43,7 +43,7 @@ def rehearse(source: str | bytes, threads: int, without: Sequence[str] = ()) -> 
     command = [sys.executable, "-c", _MAKE, str(threads), path, *without]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, stdin=subprocess.PIPE, **quiet) as process:
-        # In a thread, as `communicate` forgets what is left to send when its time is over.
+        # In a thread, as `communicate` forgets the bytes left to send when its time is over.
         sender = threading.Thread(target=_send, args=(process, data), daemon=True)
         sender.start()
         try:

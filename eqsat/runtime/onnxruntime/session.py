@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqsat.errors import BackendError, first_line
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.onnxruntime.halves import FATAL, has_halves
 from eqsat.runtime.onnxruntime.rehearsal import rehearse
@@ -49,12 +48,9 @@ class SessionBackend:
         from eqsat.language.onnx.write.exporter import to_model
 
         if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
-            return SessionProgram(
-                graph, session(to_model(graph), threads=threads, where=graph.name, halves=has_halves(graph))
-            )
+            return SessionProgram.of(graph, to_model(graph), threads=threads)
         model, held = _with_tensors_apart(graph)
-        made = session(model, threads=threads, where=graph.name, held=held, halves=has_halves(graph))
-        return SessionProgram(graph, made, held)
+        return SessionProgram.of(graph, model, threads=threads, held=held)
 
 
 class SessionProgram:
@@ -69,6 +65,21 @@ class SessionProgram:
         values = (*graph.inputs, *graph.outputs.values())
         self._foreign = any(_foreign(graph, v) for v in values)
 
+    @classmethod
+    def of(
+        cls,
+        graph: Graph,
+        model: ModelProto | Path,
+        *,
+        threads: int | None,
+        held: Mapping[str, Any] | None = None,
+        nodes: int = 0,
+    ) -> SessionProgram:
+        """The program of a graph by its model, of so many nodes where that is a file; the arguments of `session`."""
+        halves = has_halves(graph)
+        compiled = session(model, threads=threads, where=graph.name, held=held, nodes=nodes, halves=halves)
+        return cls(graph, compiled, held)
+
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """The outputs by name for inputs by name, as `run` has it."""
         return self.run(inputs)
@@ -79,8 +90,8 @@ class SessionProgram:
         run = self._foreign_run if self._foreign else self._plain_run
         self.go_on()
         with current().ending(self.end):
-            made = self._call(run, feeds)
-        by_name = dict(zip(self._order, made, strict=True))
+            outputs = self._call(run, feeds)
+        by_name = dict(zip(self._order, outputs, strict=True))
         return {name: by_name[name] for name in self.graph.outputs}
 
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
@@ -115,13 +126,13 @@ class SessionProgram:
             ) from error
 
     def _plain_run(self, feeds: Mapping[str, Any]) -> list[Any]:
-        made: list[Any] = self.session.run(self._order, dict(feeds), self._options)
-        return made
+        outputs: list[Any] = self.session.run(self._order, dict(feeds), self._options)
+        return outputs
 
     def _foreign_run(self, feeds: Mapping[str, Any]) -> list[Any]:
         values = {k: self._ort_value(k, v) for k, v in feeds.items()}
-        made = self.session.run_with_ort_values(self._order, values, self._options)
-        return [self._array(name, value) for name, value in zip(self._order, made, strict=True)]
+        outputs = self.session.run_with_ort_values(self._order, values, self._options)
+        return [self._array(name, value) for name, value in zip(self._order, outputs, strict=True)]
 
     def _ort_value(self, name: str, array: Any) -> Any:
         declared = self.graph.type(name)

@@ -10,9 +10,7 @@ from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.operators.export_reshape import ALLOWS_ZERO, runs_at_every_size
 from eqsat.language.onnx.write.availability import has
 from eqsat.language.ops import OPS
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Attrs, Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Graph, Sym, TensorType
 from eqsat.runtime.onnxruntime.halves import ends_the_process
 
 #: Names of element types among kernels; the rest are called as here. An operator without a kernel for float16 is run in
@@ -27,7 +25,7 @@ def available_on(
 ) -> Callable[[str, Attrs, Types, Types], bool]:
     """Return whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
 
-    With `contrib`, what ONNX Runtime has an operator of its own for counts, where it has a kernel of that. `windowed`
+    With `contrib`, operators that ONNX Runtime has of its own count too, where it has kernels of them. `windowed`
     are dims that the original moves windows over: at sizes where one is 0 it does not run either.
     """
 
@@ -164,10 +162,10 @@ def _kernels(name: str, opset: int) -> tuple[tuple[str, ...], tuple[dict[str, tu
     if schema.has_function or schema.has_context_dependent_function:
         return None  # written by its parts where there is no kernel
     since = schema.since_version
-    found = tuple(
+    variants = tuple(
         {place: tuple(types) for place, types in kernel.type_constraints.items()}
         for kernel in state.get_all_opkernel_def()
         if (kernel.op_name, kernel.domain, kernel.provider) == (name, "", "CPUExecutionProvider")
         and kernel.version_range[0] <= since <= kernel.version_range[1]
     )
-    return tuple(i.type_str for i in schema.inputs), found
+    return tuple(i.type_str for i in schema.inputs), variants

@@ -16,9 +16,9 @@ from eqsat.language.ops import spec
 from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Pattern, Spread, spread_roots
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.instances.instance import evaluated, operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import OverBindings, left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import OverBindings, left_terms, output_types, right_terms
 
 #: Calls longer than this get a name of their own in a program.
 _LINE = 90
@@ -32,7 +32,7 @@ _TAKEN = frozenset(
 class Counterexample:
     """Operands and attributes for which the sides of a rule differ.
 
-    `reason` says how, `left` and `right` are what each side makes, or why it makes nothing; `program` is Python that
+    `reason` says how, `left` and `right` are the results of the sides, or why there are none; `program` is Python that
     prints both, and needs NumPy and eqsat alone.
     """
 
@@ -94,10 +94,8 @@ def counterexample(rule: Rule, bindings: Bindings, reason: str) -> Counterexampl
 
 
 def _made(terms: list[Any], bindings: Bindings) -> str:
-    interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in operands(bindings)}
-    with np.errstate(all="ignore"):
-        return ", ".join(_shown(a) for a in values(terms, interpretation, arrays))
+    (arrays,) = evaluated(bindings, Floats(wide=True), terms)
+    return ", ".join(map(_shown, arrays))
 
 
 def _types(types: list[TensorType]) -> str:
@@ -167,11 +165,11 @@ class _Script(OverBindings):
     def assign(self, side: str, patterns: Iterable[Pattern | Spread], outputs: int) -> list[str]:
         """Name the outputs of a side: by the side, or left_0, left_1 and so on if there are several."""
         names = [side] if outputs == 1 else [f"{side}_{i}" for i in range(outputs)]
-        made = instantiate_all(patterns, self.bindings, self)
-        if len(made) == 1:
-            self.lines.append(f"{', '.join(names)} = {made[0]}")
+        texts = instantiate_all(patterns, self.bindings, self)
+        if len(texts) == 1:
+            self.lines.append(f"{', '.join(names)} = {texts[0]}")
         else:
-            self.lines += [f"{name} = {text}" for name, text in zip(names, made, strict=True)]
+            self.lines += [f"{name} = {text}" for name, text in zip(names, texts, strict=True)]
         return names
 
     def variable(self, name: str, bindings: Bindings) -> str:
@@ -223,9 +221,9 @@ def _declarations(rule: Rule) -> list[str]:
 
 def _literal(array: Any) -> str:
     """An array as an expression."""
-    found = np.asarray(array)
-    text = f'np.array({_value(found.tolist())}, "{found.dtype.name}")'
-    return text if found.size else f"{text}.reshape({found.shape})"
+    known = np.asarray(array)
+    text = f'np.array({_value(known.tolist())}, "{known.dtype.name}")'
+    return text if known.size else f"{text}.reshape({known.shape})"
 
 
 def _value(value: Any) -> str:

@@ -47,9 +47,9 @@ def _cuts(bindings: Bindings) -> Iterator[Cut]:
         yield partial(_without_axis, names)
     axes = {(d, axis) for shape in shapes for axis, d in enumerate(shape) if d > 1}
     for size, axis in (*((size, None) for size in sorted({d for d, _ in axes})), *sorted(axes)):
-        for kept, start in product(range(1, size), range(size)):
-            if start + kept <= size:
-                yield partial(_within, size, axis, slice(start, start + kept))
+        for count, start in product(range(1, size), range(size)):
+            if start + count <= size:
+                yield partial(_within, size, axis, slice(start, start + count))
 
 
 def _without_axis(names: Set[str], operand: Drawn) -> Index:

@@ -16,7 +16,7 @@ from eqsat.errors import EqsatError, RuleError, UnsoundRuleError, UsageError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instances.instance import Sampler, operands
-from eqsat.rewrites.proof.check import Effort, Mismatch, build, check, numeric_mismatch
+from eqsat.rewrites.proof.check import Effort, Mismatch, check, mismatch
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
@@ -68,8 +68,8 @@ def check_rewrite(rule: Rule | str, *, max_examples: int = 100, seed: int = 0, p
 
     CounterexampleError, an UnsoundRuleError, has the smallest instance found and a program that shows it; an instance
     also refutes where the right side does not type, or has other types than the left. RuleError where no instance meets
-    the conditions; UsageError for `max_examples` below 1. What `prove` adds is the evidence that `optimize(rules=…)`
-    asks for. The same seed tries the same. Returns a report of every rule that nothing refuted.
+    the conditions; UsageError for `max_examples` below 1. `prove` adds the evidence that `optimize(rules=…)` asks for.
+    The same seed tries the same. Returns a report of every rule that nothing refuted.
 
     >>> report = check_rewrite("relu(relu(x)) => relu(x)", max_examples=20, prove=False)
     >>> [checked.instances > 5 for checked in report.checked]
@@ -99,7 +99,7 @@ def _checked(rule: Rule, max_examples: int, seed: int, prove: bool) -> CheckedRu
 class _RefutationSearch:
     """The instances of a rule that a seed leads to.
 
-    What is shrunk is the smallest of all that refute, since shrinking leads to the least instance near its start.
+    The smallest of all that refute is shrunk, since shrinking leads to the least instance near its start.
     """
 
     def __init__(self, rule: Rule, max_examples: int, seed: int) -> None:
@@ -112,17 +112,17 @@ class _RefutationSearch:
 
     def smallest(self) -> tuple[int, tuple[int, int]] | None:
         """The plainest test that the smallest refuting instance fails, and the size of that instance; else None."""
-        found: list[tuple[int, tuple[int, int]]] = []
+        failures: list[tuple[int, tuple[int, int]]] = []
 
         def seen(bindings: Bindings) -> bool:
             self.tried.add(_key(bindings))
             failed = (i for i, test in enumerate(TESTS) if test(self.rule, bindings) is not None)
-            found.extend((i, size(bindings)) for i in islice(failed, 1))
+            failures.extend((i, size(bindings)) for i in islice(failed, 1))
             return False
 
         with suppress(NoSuchExample, Unsatisfiable):
             self.find(seen)
-        return min(found, default=None)
+        return min(failures, default=None)
 
     def find(self, condition: Callable[[Bindings], bool]) -> Bindings:
         """The instance that shrinking leads to, the same for the same condition."""
@@ -144,36 +144,30 @@ class _RefutationSearch:
 
 def _counterexample(rule: Rule, test: Test, bindings: Bindings) -> Counterexample:
     """The counterexample left of an instance that fails a test, after all cuts under which it still fails."""
-    found = test(rule, bindings)
-    if found is not None and mismatch(rule, found.instance) is not None:
-        test, bindings = mismatch, found.instance  # what the test put in is reduced as well
+    failure = test(rule, bindings)
+    if failure is not None and mismatch(rule, failure.instance) is not None:
+        test, bindings = mismatch, failure.instance  # what the test put in is reduced as well
     bindings = reduced(rule, bindings, lambda smaller: test(rule, smaller) is not None)
-    found = test(rule, bindings)
-    if found is None:
+    failure = test(rule, bindings)
+    if failure is None:
         raise RuleError(
             f"rule {rule.name!r} is refuted by an instance, but not when it is run again",
             where=rule.where,
             expected="operators whose references always make the same of the same operands",
         )
-    return counterexample(rule, found.instance, found.reason)
-
-
-def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
-    """The mismatch of types, or of elements in float64, by which an instance refutes a rule; None where it does not."""
-    made = build(rule, bindings)
-    return made if isinstance(made, Mismatch) else numeric_mismatch(made)
+    return counterexample(rule, failure.instance, failure.reason)
 
 
 def integers(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The mismatch that refutes a rule with integers for floats, where conditions and operators allow them."""
-    found = integer_mismatch(rule, bindings)
-    return None if found is None else Mismatch(*found)
+    differing = integer_mismatch(rule, bindings)
+    return None if differing is None else Mismatch(*differing)
 
 
 def nonfinite(rule: Rule, bindings: Bindings) -> Mismatch | None:
     """The mismatch by which an instance refutes a rule once an infinity or NaN is put in where conditions allow it."""
-    found = nonfinite_mismatch(rule, bindings)
-    return None if found is None else Mismatch(*found)
+    differing = nonfinite_mismatch(rule, bindings)
+    return None if differing is None else Mismatch(*differing)
 
 
 #: Tests of an instance, the plainest first.

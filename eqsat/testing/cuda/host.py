@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.terms.constant import Array, narrowed
-from eqsat.runtime.cuda.device.profile import Span, kind_of, moved_bytes
+from eqsat.runtime.cuda.device.profile import Span, moved_bytes
 from eqsat.runtime.cuda.libraries.emulated import compute
 from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import Bytes, aligned, strided
@@ -103,7 +103,7 @@ class HostMachine:
             self._run(launch)
             end = time.perf_counter()
             spans.append(
-                Span(launch.label, kind_of(launch), start - begin, end - start, moved_bytes(launch), launch.values)
+                Span(launch.label, launch.kind, start - begin, end - start, moved_bytes(launch), launch.values)
             )
             self._check({view.buffer for view in (*launch.reads, *launch.writes)}, launch.label)
         self._check(self._guarded.keys(), "a launch")
@@ -133,8 +133,8 @@ class HostMachine:
         return int(self._memory[view.buffer].ctypes.data) + view.offset * view.dtype.itemsize
 
     def _fall_back(self, launch: Launch, work: Fallback) -> None:
-        made = run_fallback(work, launch, self.array, _FLOATS)
-        for view, array in zip(launch.writes, made, strict=True):
+        results = run_fallback(work, launch, self.array, _FLOATS)
+        for view, array in zip(launch.writes, results, strict=True):
             self.array(view)[...] = array
 
     def _check(self, names: Any, label: str) -> None:

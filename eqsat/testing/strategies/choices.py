@@ -37,8 +37,8 @@ class ChoiceSource(random.Random):
 
     def randrange(self, start: int, stop: int | None = None, step: int = 1) -> int:
         """An element of the range, its first one simplest."""
-        found = range(start) if stop is None else range(start, stop, step)
-        return found[self._under(len(found))]
+        numbers = range(start) if stop is None else range(start, stop, step)
+        return numbers[self._under(len(numbers))]
 
     def randint(self, a: int, b: int) -> int:
         """An integer from `a` to `b`, `a` simplest."""
@@ -88,7 +88,7 @@ def drawn(draw: Draw, trace: Sequence[int] = ()) -> Below:
 
     def below(bound: int) -> int:
         step = next(steps, None)
-        made = int(draw(_CHOICE))
-        return (made if made < _PLAIN or step is None else step) % bound
+        seed = int(draw(_CHOICE))
+        return (seed if seed < _PLAIN or step is None else step) % bound
 
     return below

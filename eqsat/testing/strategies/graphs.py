@@ -14,8 +14,7 @@ from eqsat.errors import GraphError, UsageError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 from eqsat.testing.strategies.choices import ChoiceSource, Draw
 from eqsat.testing.strategies.tensors import BLOCK, array, completed, sampled, tensors
 
@@ -40,9 +39,9 @@ def graphs(
     """Well-typed graphs of operators, of all that have a sample rule unless `ops` names some.
 
     Values are shared between nodes, and every output of an operator is a value. `inputs` are there from the start, of
-    known shapes; others come as operators need them, some as constants. What no node reads is an output, and now and
-    then another value is. Few nodes and small operands are simpler; floats are of one of the `dtypes`. UsageError for
-    bounds that no graph meets, and for an operator that has no sample rule.
+    known shapes; others come as operators need them, some as constants. A value without readers is an output, and now
+    and then another value is. Few nodes and small operands are simpler; floats are of one of the `dtypes`. UsageError
+    for bounds that no graph meets, and for an operator that has no sample rule.
     """
     if not 1 <= min_nodes <= max_nodes:
         raise UsageError(f"{min_nodes} to {max_nodes} nodes", where="graphs", expected="1 ≤ min_nodes ≤ max_nodes")
@@ -66,7 +65,7 @@ def feeds(
     `special` adds infinities, NaN and -0. UsageError for an input whose rank is unknown.
     """
     types = {name: graph.type(name) for name in graph.inputs}
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    arrays: dict[str, np.ndarray[Any, Any]] = {}
     known = dict(sizes or {})
     for name, declared in types.items():
         if not isinstance(declared, TensorType) or declared.shape is None:
@@ -74,8 +73,8 @@ def feeds(
         for dim in declared.shape:
             for free in dim.names() if not isinstance(dim, int) else ():
                 known.setdefault(free, draw(st.integers(1, 3)))
-        found[name] = draw(tensors(declared.at(known), special=special))
-    return found
+        arrays[name] = draw(tensors(declared.at(known), special=special))
+    return arrays
 
 
 @dataclass(frozen=True)
@@ -133,10 +132,10 @@ class _GraphDraft:
 
     def _applied(self, plan: _NodePlan, known: Sequence[Tensor | None], rng: ChoiceSource) -> bool:
         declared = plan.declared
-        found = completed(declared, rng, [None if t is None else t.shape for t in known], {})
-        if found is None or len(found[0]) != len(known):
+        sample = completed(declared, rng, [None if t is None else t.shape for t in known], {})
+        if sample is None or len(sample[0]) != len(known):
             return False
-        shapes, attrs = found
+        shapes, attrs = sample
         types = [
             TensorType.of(declared.dtypes.get(i, self.dtype), s) if t is None else t.type
             for i, (s, t) in enumerate(zip(shapes, known, strict=True))
@@ -148,8 +147,8 @@ class _GraphDraft:
         if any(t.shape is None or t.elements({}) > _LARGEST for t in results):
             return False
         operands = [self._new(t, types, plan, rng) if k is None else k for k, t in zip(known, types, strict=True)]
-        made = self.builder.apply(declared.name, *operands, **attrs)
-        self.pool += made if isinstance(made, tuple) else (made,)
+        values = self.builder.apply(declared.name, *operands, **attrs)
+        self.pool += values if isinstance(values, tuple) else (values,)
         return True
 
     def _new(self, type: TensorType, types: Sequence[TensorType], plan: _NodePlan, rng: ChoiceSource) -> Tensor:
@@ -159,16 +158,16 @@ class _GraphDraft:
         if rng.randint(0, 2) == 2:
             return self.builder.constant(array(plan.elements, type), type.dtype.value)
         self.fresh += 1
-        made = self.builder.input(f"in{self.fresh}", type.static, type.dtype.value)
-        self.pool.append(made)
-        return made
+        value = self.builder.input(f"in{self.fresh}", type.static, type.dtype.value)
+        self.pool.append(value)
+        return value
 
     def graph(self, extra: int) -> Graph:
         """A graph whose outputs are the values that no node reads, and one more value where `extra` names one."""
         for value in self.pool:
             self.builder.output(value.name, value)
         whole = self.builder.build()
-        made = [v.name for v in self.pool if v.name not in whole.inputs]
-        ends = [v for v in made if v not in whole.consumers]
-        inner = [v for v in made if v in whole.consumers]
+        computed = [v.name for v in self.pool if v.name not in whole.inputs]
+        ends = [v for v in computed if v not in whole.consumers]
+        inner = [v for v in computed if v in whole.consumers]
         return whole.restricted([*ends, *inner[extra - 1 : extra]] if extra else ends)

@@ -68,29 +68,29 @@ def instances(draw: Draw, rule: Rule, *, traces: int = _TRACES) -> Bindings:
     trace = draw(st.sampled_from([*known.found, *[()] * free]))
     bindings = Sampler(rule, rng=ChoiceSource(drawn(draw, trace))).draw(tries=1)
     assume(bindings is not None)
-    made = bindings or Bindings()
-    for operand in operands(made):
+    instance = bindings or Bindings()
+    for operand in operands(instance):
         if not operand.read:  # what the rule has looked at stays
             operand.array = draw(tensors(operand.type, limit=operand.limit))
-    return made
+    return instance
 
 
 @lru_cache(maxsize=4096)
 def find_traces(rule: Rule, most: int) -> Traces:
     """Search for choices that meet the conditions of a rule, the same ones every time."""
     rng = random.Random(rule.text)
-    made: list[tuple[tuple[int, int], tuple[int, ...]]] = []
+    sized: list[tuple[tuple[int, int], tuple[int, ...]]] = []
     choices = ChoiceSource(rng.randrange)
     sampler = Sampler(rule, rng=choices)
     tries = 0
-    while len(made) < most and tries < (_MORE if made else _FIRST):
+    while len(sized) < most and tries < (_MORE if sized else _FIRST):
         tries += 1
         trace: list[int] = []
         choices.below = recorded(rng, trace)
         bindings = sampler.draw(tries=1)
         if bindings is not None:
-            made.append((size(bindings), tuple(trace)))
-    return Traces(tuple(trace for _, trace in sorted(made)), len(made) / max(tries, 1))
+            sized.append((size(bindings), tuple(trace)))
+    return Traces(tuple(trace for _, trace in sorted(sized)), len(sized) / max(tries, 1))
 
 
 def size(bindings: Bindings) -> tuple[int, int]:

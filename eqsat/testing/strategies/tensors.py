@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Array, Attrs, DType, Shape, TensorType
 from eqsat.testing.strategies.choices import ChoiceSource, Draw, drawn
 
 #: Element types that every part of eqsat computes with.
@@ -72,8 +70,8 @@ def array(codes: bytes, type: TensorType, special: bool = False, limit: int | No
     places = np.arange(int(np.prod(type.static, dtype=np.int64)))
     block: Array = np.frombuffer(codes or bytes(1), np.uint8).astype(np.int64)
     spread = (block[places % len(block)] + 89 * (places // len(block))) % 256
-    made: Array = elements(spread, type.dtype, special, limit).astype(type.dtype.numpy).reshape(type.static)
-    return made
+    result: Array = elements(spread, type.dtype, special, limit).astype(type.dtype.numpy).reshape(type.static)
+    return result
 
 
 def elements(codes: Array, dtype: DType, special: bool, limit: int | None) -> Any:
@@ -89,11 +87,11 @@ def elements(codes: Array, dtype: DType, special: bool, limit: int | None) -> An
         raise UsageError(
             f"no strategy for elements of {dtype.value}", where="tensors", expected="floats, integers, bool"
         )
-    found = _FLOATS[codes]
+    values = _FLOATS[codes]
     if special:
         rare = codes >= 256 - 16 * len(_SPECIAL)
-        found = np.where(rare, np.array(_SPECIAL)[codes % len(_SPECIAL)], found)
-    return found
+        values = np.where(rare, np.array(_SPECIAL)[codes % len(_SPECIAL)], values)
+    return values
 
 
 @st.composite
@@ -103,9 +101,9 @@ def attributes(draw: Draw, op: str, operand_types: Sequence[TensorType]) -> Attr
     UsageError for an operator that has none, GraphError for a name that is no operator.
     """
     declared = sampled(op)
-    found = completed(declared, ChoiceSource(drawn(draw)), [t.shape for t in operand_types], {})
-    assume(found is not None and list(found[0]) == [t.shape for t in operand_types])
-    settled = found[1] if found is not None else Attrs()
+    sample = completed(declared, ChoiceSource(drawn(draw)), [t.shape for t in operand_types], {})
+    assume(sample is not None and list(sample[0]) == [t.shape for t in operand_types])
+    settled = sample[1] if sample is not None else Attrs()
     try:
         declared.result_types(operand_types, settled)
     except GraphError:
@@ -130,5 +128,5 @@ def completed(
     declared: OpSpec, rng: ChoiceSource, shapes: Sequence[Shape | None], attrs: Mapping[str, Any]
 ) -> tuple[Sequence[Shape], Attrs] | None:
     """Operand shapes and attributes that a sample rule makes of those known; None where it gives up."""
-    found = declared.drawn(rng, shapes, attrs)
-    return None if found is None else (found[0], declared.complete(found[1]))
+    sample = declared.drawn(rng, shapes, attrs)
+    return None if sample is None else (sample[0], declared.complete(sample[1]))

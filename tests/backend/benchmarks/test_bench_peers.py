@@ -14,8 +14,7 @@ from eqsat.bench.torch_words import torch_words
 from eqsat.costs.devices.device import Device
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Graph, Node, TensorType
 
 CPU = Device.of("onnxruntime-cpu")
 PEERS = {"torch": (TorchPeer(), torch_words), "jax": (JaxPeer(), jax_words)}

@@ -13,7 +13,7 @@ from benchmarks.faults import clocks, places
 from benchmarks.faults.watch import Found, Watch
 from eqsat.costs.table.table import VARIABLE as TABLE
 from eqsat.costs.table.table import CostTable
-from eqsat.rewrites.rules.memory import evidence_path
+from eqsat.rewrites.rules.evidence import evidence_path
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE, kernel_folder
 from eqsat.system.cache import cache_folder
 

@@ -84,7 +84,7 @@ def test_what_overflows_in_half_precision_is_chosen_anew_in_its_own():
     assert any("move an output by inf" in warning for warning in report.warnings)
     assert "chosen anew in the precision of the model" in report.warnings
     assert report.kept == "ilp"
-    assert {step["result"] for step in report.steps} == {"row"}
+    assert {step.result for step in report.steps} == {"row"}
 
 
 @pytest.mark.parametrize(

@@ -93,6 +93,18 @@ class TestMeasure:
         assert f"{known} operators measured" in out
         assert f"0 operators measured, {known} known before" in run("measure", model)[1]
 
+    def test_is_an_earlier_name_of_the_command_that_measures_wholes_too(self, run, model, capsys):
+        code, out, err = run("measure", model)
+        assert code == 0
+        assert "`eqsat measure --no-wholes` is the same" in err
+        assert not any(key.startswith("whole ") for _, key in table())
+        assert cli.run(["measure", "--no-wholes", str(model)]) == 0
+        known = len(table())
+        assert capsys.readouterr() == (
+            out.replace(f"{known} operators measured, 0", f"0 operators measured, {known}"),
+            "",
+        )
+
     def test_measures_what_rules_find_and_nothing_that_moves_no_data(self, run):
         nodes = [helper.make_node("Reshape", ["x", "s"], ["a"]), helper.make_node("Relu", ["a"], ["y"])]
         x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, shape) for n, shape in (("x", [4]), ("y", [2, 2])))
@@ -423,7 +435,7 @@ def test_a_file_that_cannot_be_read_is_named(run, folder, make, message):
     ("arguments", "message"),
     [
         (["measure", "--time-limit", "0s"], "--time-limit 0.0"),
-        (["measure", "--device", "nvidia-h200"], "nvidia-h200 is not measured here"),
+        (["measure", "--device", "nvidia-h200"], "nvidia-h200 is not here to be measured"),
         (["measure", "--device", "abacus"], "no device 'abacus'"),
         (["measure", "missing.onnx"], "missing.onnx: the file cannot be read"),
         (["show", "--device", "abacus"], "no device 'abacus'"),

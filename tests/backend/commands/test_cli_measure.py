@@ -56,8 +56,8 @@ def test_the_cpu_is_measured_with_the_whole_of_each_result(run, model):
     steps = eqsat.optimize(model, measure=False).report.steps
     assert json.loads(entries[whole].plan) == {
         "estimated": 0.0,
-        "kernels": sum(step["bytes"] > 0 for step in steps),
-        "sum": pytest.approx(sum(step["seconds"] for step in steps)),
+        "kernels": sum(step.bytes > 0 for step in steps),
+        "sum": pytest.approx(sum(step.seconds for step in steps)),
     }
     assert {"matmul {} float32[8, 64] =float32[64, 48]", "relu {} float32[8, 48]"} <= set(entries)
     assert len(Path("out.jsonl").read_text().splitlines()) == len(entries) + 1

@@ -10,7 +10,8 @@ from eqsat.costs.kernels.fusion import FUSED, FusedKey, Key
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import POLICIES
-from eqsat.costs.measuring.measure import Filled, fill, measure
+from eqsat.costs.measuring.campaign import Campaign
+from eqsat.costs.measuring.measure import fill, measure
 from eqsat.costs.measuring.microbenchmark import build_microbenchmark
 from eqsat.costs.model.fit import known_work
 from eqsat.costs.model.model import CostModel
@@ -132,13 +133,13 @@ def test_onnx_runtime_merges_what_a_layout_or_a_fused_kernel_says_it_does(text, 
 def test_a_layout_or_a_fused_kernel_is_measured_and_its_line_read_again(text):
     key = parsed(text)
     table = CostTable(":memory:", shipped=False)
-    assert fill([key], table, seconds=1e-3) == Filled(measured=1, known=0)
+    assert fill([key], table, seconds=1e-3) == Campaign(measured=1, known=0)
     assert list(table.entries(Environment.current())) == [text]
     lines = write_records(table.records())
     (record,) = read_records(lines, "table.jsonl")
     assert record == TableRecord(Environment.current(), text, table.get(Environment.current(), key))
     assert write_records([record]) == lines
-    assert fill([key], table, seconds=1e-3) == Filled(measured=0, known=1)
+    assert fill([key], table, seconds=1e-3) == Campaign(measured=0, known=1)
 
 
 def test_column_major_operands_are_fed_as_they_are_stored_and_results_left_so():
@@ -190,7 +191,7 @@ def test_a_chain_computes_what_its_operators_do():
 )
 def test_ways_that_onnx_has_no_words_for_are_listed_and_left_to_the_estimate(text, message):
     table = CostTable(":memory:", shipped=False)
-    assert fill([parsed(text)], table, seconds=1e-3) == Filled(0, 0, ((parsed(text), message),))
+    assert fill([parsed(text)], table, seconds=1e-3) == Campaign(0, 0, ((parsed(text), message),))
     assert not table.entries(Environment.current())
 
 
@@ -230,7 +231,7 @@ def test_filling_is_resumable_and_lists_what_failed():
     assert first.failed[0][1].startswith("ONNX Runtime refuses the graph: ")
     assert [(done, total) for done, total, _ in seen] == [(0, 4), (1, 4), (2, 4), (3, 4)]
     assert set(table.entries(Environment.current())) == {k.text for k in KEYS[:3]}
-    assert fill(KEYS[:4], table, seconds=1e-3) == Filled(measured=1, known=3)
+    assert fill(KEYS[:4], table, seconds=1e-3) == Campaign(measured=1, known=3)
 
 
 def test_a_run_that_is_interrupted_keeps_what_it_measured():
@@ -322,7 +323,7 @@ def test_candidates_of_a_policy_are_casts_and_operators_in_its_precisions():
 def test_every_candidate_is_measured_and_then_known():
     found = [*listed(activated()), *listed(turned(), n=8)]
     table = CostTable(":memory:", shipped=False)
-    assert fill(found, table, seconds=1e-3) == Filled(measured=len(found), known=0)
+    assert fill(found, table, seconds=1e-3) == Campaign(measured=len(found), known=0)
     entries = table.entries(Environment.current())
     assert set(entries) == {key.text for key in found}
     # What is fused or held in another layout is known by its own entry, and no sample of any other operator.
@@ -336,7 +337,7 @@ def test_a_measured_fused_kernel_is_chosen_where_it_costs_least():
     (key, *_) = listed(activated()).fused
     table.put(Environment.current(), key, Entry(1e-9, 1e-9, 1e-9, 20))
     (step,) = eqsat.optimize(activated(), table=table, measure=False).report.steps
-    assert (step["op"], step["seconds"], step["estimated"]) == ("conv + relu", 1e-9, False)
+    assert (step.op, step.seconds, step.estimated) == ("conv + relu", 1e-9, False)
 
 
 def test_a_measured_column_major_product_is_chosen_where_it_costs_least():
@@ -344,5 +345,5 @@ def test_a_measured_column_major_product_is_chosen_where_it_costs_least():
     key = parsed("matmul {} float32[4, 16] float32[16, 8]@column")
     table.put(Environment.current(), key, Entry(1e-9, 1e-9, 1e-9, 20))
     steps = eqsat.optimize(turned(), table=table, measure=False, sizes={"n": 8}).report.steps
-    (product,) = (step for step in steps if step["op"] == "matmul")
-    assert (product["operands"], product["seconds"], product["estimated"]) == (["row", "column"], 1e-9, False)
+    (product,) = (step for step in steps if step.op == "matmul")
+    assert (product.operands, product.seconds, product.estimated) == (["row", "column"], 1e-9, False)

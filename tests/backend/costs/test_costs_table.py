@@ -128,7 +128,7 @@ def test_a_damaged_file_is_named_with_the_remedy(tmp_path, content):
         CostTable(path)
     assert caught.value.where == str(path)
     assert caught.value.what.startswith("the cost table is damaged: ")
-    assert caught.value.remedy == "delete it; `eqsat costs measure` fills it again"
+    assert caught.value.remedy == "delete it; `eqsat measure` fills it again"
     assert path.read_bytes() == content
 
 

@@ -103,7 +103,7 @@ def test_the_view_agrees_with_the_result(squeezenet: Explorer) -> None:
     assert operators == result.report.operators_after
     assert math.isclose(math.fsum(n.seconds or 0 for n in view.result.nodes), result.report.cost_after, rel_tol=1e-6)
     assert math.isclose(math.fsum(n.seconds or 0 for n in view.original.nodes), result.report.cost_before, rel_tol=1e-6)
-    assert [c.what for c in view.changes] == [c["what"] for c in result.report.changes]
+    assert [c.what for c in view.changes] == [c.what for c in result.report.changes]
     assert {n.change for n in view.result.nodes} - {None} <= {c.number for c in view.changes}
     assert {n.change for n in view.original.nodes} - {None} == {c.number for c in view.changes}
     assert sum(len(c.forms) for c in view.classes) == result.report.enodes

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -21,25 +21,42 @@ from eqsat.language.onnx.files import placement
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.onnx.write.exporter import save
 
-#: Saves a model and is killed before it touches the folder the n-th time; ends with 0 where it came to its end before.
+#: Saves models as lines say, source, target and n, each in a process that is killed before it touches the
+#: folder the n-th time, and answers with its status, 0 where it came to its end before. Several in a line run side by
+#: side. The processes are forked, so that eqsat is loaded once for all.
 SAVING = """
 import os, signal, sys
 from eqsat.language.onnx.write.exporter import save
 from eqsat.language.onnx.read.importer import load
 
-source, target, left = sys.argv[1], sys.argv[2], int(sys.argv[3])
-folder = os.path.realpath(os.path.dirname(target))
-graph = load(source)
+def saved(graph, target, left):
+    folder = os.path.realpath(os.path.dirname(target))
 
-def step(event, arguments):
-    global left
-    if event in ("open", "os.rename", "os.link", "os.remove") and str(arguments[0]).startswith(folder):
-        left -= 1
-        if not left:
-            os.kill(os.getpid(), signal.SIGKILL)
+    def step(event, arguments):
+        nonlocal left
+        if event in ("open", "os.rename", "os.link", "os.remove") and str(arguments[0]).startswith(folder):
+            left -= 1
+            if not left:
+                os.kill(os.getpid(), signal.SIGKILL)
 
-sys.addaudithook(step)
-save(graph, target)
+    sys.addaudithook(step)
+    save(graph, target)
+
+def forked(source, target, left):
+    graph = load(source)
+    process = os.fork()
+    if not process:
+        status = 1
+        try:
+            saved(graph, target, int(left))
+            status = 0
+        finally:
+            os._exit(status)
+    return process
+
+for line in sys.stdin:
+    processes = [forked(*one.split("\\t")) for one in line.rstrip("\\n").split("\\t\\t")]
+    print(*(os.waitstatus_to_exitcode(os.waitpid(p, 0)[1]) for p in processes), flush=True)
 """
 
 
@@ -67,24 +84,45 @@ def run(path: Path) -> float:
     return float(result[0, 0])
 
 
-def killed(source: Path, target: Path, step: int) -> bool:
+Save = Callable[..., list[int]]
+
+
+@pytest.fixture(scope="module")
+def saving() -> Iterator[Save]:
+    """Saves models side by side, each of a source and killed at a step; their exit codes."""
+    command = [sys.executable, "-c", SAVING]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+
+        def save_all(target: Path, *sources: Path, step: int) -> list[int]:
+            print("\t\t".join(f"{source}\t{target}\t{step}" for source in sources), file=process.stdin, flush=True)
+            assert process.stdout is not None
+            return [int(code) for code in process.stdout.readline().split()]
+
+        yield save_all
+        process.stdin.close()
+
+
+def killed(saving: Save, source: Path, target: Path, step: int) -> bool:
     """True where saving was killed at this step, False where it has fewer."""
-    done = subprocess.run([sys.executable, "-c", SAVING, source, target, str(step)], check=False)
-    assert done.returncode in (0, -signal.SIGKILL)
-    return done.returncode != 0
+    (code,) = saving(target, source, step=step)
+    assert code in (0, -signal.SIGKILL)
+    return code != 0
 
 
 def names(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
 
-def test_a_killed_process_leaves_the_old_model_with_the_old_data_or_the_new_with_the_new(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_the_old_model_with_the_old_data_or_the_new_with_the_new(
+    tmp_path: Path, saving: Save
+) -> None:
     old, new = written(tmp_path / "old", 1.0), written(tmp_path / "new", 2.0)
     outcomes = []
     for step in range(1, 100):
         (folder := tmp_path / f"{step}").mkdir()
         save(load(old), folder / "out.onnx")
-        ended = not killed(new, folder / "out.onnx", step)
+        ended = not killed(saving, new, folder / "out.onnx", step)
         outcomes.append(run(folder / "out.onnx"))
         save(load(new), folder / "out.onnx")
         assert run(folder / "out.onnx") == 128.0
@@ -97,12 +135,12 @@ def test_a_killed_process_leaves_the_old_model_with_the_old_data_or_the_new_with
     assert set(outcomes) == {64.0, 128.0}
 
 
-def test_a_killed_process_leaves_no_model_or_a_whole_one_where_none_was(tmp_path: Path) -> None:
+def test_a_killed_process_leaves_no_model_or_a_whole_one_where_none_was(tmp_path: Path, saving: Save) -> None:
     new = written(tmp_path / "new", 2.0)
     for step in range(1, 100):
         (folder := tmp_path / f"{step}").mkdir()
         (folder / "out.onnx.data").write_bytes(b"of nobody")
-        ended = not killed(new, folder / "out.onnx", step)
+        ended = not killed(saving, new, folder / "out.onnx", step)
         assert not (folder / "out.onnx").exists() or run(folder / "out.onnx") == 128.0
         if ended:
             break
@@ -226,11 +264,8 @@ def test_a_data_file_that_is_a_link_is_replaced_and_not_followed(tmp_path: Path)
     assert run(tmp_path / "out.onnx") == 128.0
 
 
-def test_processes_that_write_one_model_leave_a_whole_one(tmp_path: Path) -> None:
+def test_processes_that_write_one_model_leave_a_whole_one(tmp_path: Path, saving: Save) -> None:
     sources = [written(tmp_path / f"{value}", value) for value in (1.0, 2.0, 3.0)]
-    writing = [
-        subprocess.Popen([sys.executable, "-c", SAVING, source, tmp_path / "out.onnx", "1000"]) for source in sources
-    ]
-    assert [process.wait() for process in writing] == [0, 0, 0]
+    assert saving(tmp_path / "out.onnx", *sources, step=1000) == [0, 0, 0]
     assert run(tmp_path / "out.onnx") in (64.0, 128.0, 192.0)
     assert names(tmp_path) == ["1.0", "2.0", "3.0", "out.onnx", "out.onnx.data"]

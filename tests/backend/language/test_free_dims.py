@@ -17,6 +17,7 @@ from eqsat.costs.model.model import CostModel
 from eqsat.errors import BackendError, UsageError
 from eqsat.language.onnx.read.importer import load
 from eqsat.options.sizes import sizes_of
+from eqsat.report.parts import CostedSizes
 from eqsat.runtime.examples import MOST_ELEMENTS, SizePoint, tried
 
 OPSETS = [helper.make_opsetid("", 17)]
@@ -120,7 +121,7 @@ def test_a_model_is_measured_at_sizes_that_it_accepts_and_the_report_says_which(
     assert report.measured_before is not None
     assert report.measured_at == at
     assert f"measured at {at}" in " ".join(str(report).split())
-    assert report.sizes == [{"sizes": dict(_pairs(at)), "weight": 1.0}]
+    assert report.sizes == [CostedSizes(dict(_pairs(at)), 1.0)]
     assert report.to_json()["measured_at"] == at
 
 
@@ -131,7 +132,7 @@ def _pairs(text: str) -> list[tuple[str, int]]:
 def test_the_certificate_checks_at_sizes_at_which_no_tensor_has_a_negative_dim() -> None:
     result = eqsat.optimize(shortened(), measure=False, **FAST)
     assert result.report.kept == "ilp"
-    assert result.report.certificate["sizes"] == [{"batch": 3, "sequence": 5}, {"batch": 1, "sequence": 4}]
+    assert result.report.certificate.sizes == [{"batch": 3, "sequence": 5}, {"batch": 1, "sequence": 4}]
     x = weight(2, 9, 8)
     (expected,) = ReferenceEvaluator(shortened()).run(None, {"x": x})
     np.testing.assert_allclose(result.run(x=x)["y"], expected, rtol=1e-4, atol=1e-5)
@@ -196,8 +197,8 @@ def test_costs_at_several_sizes_are_their_weighted_sum() -> None:
     weighted = eqsat.optimize(given, sizes={"length": {32: 9, 3200: 1}}, measure=False, **FAST).report
     assert weighted.cost_before == pytest.approx(0.9 * one.cost_before + 0.1 * two.cost_before)
     assert weighted.sizes == [
-        {"sizes": {"length": 32}, "weight": 0.9},
-        {"sizes": {"length": 3200}, "weight": 0.1},
+        CostedSizes({"length": 32}, 0.9),
+        CostedSizes({"length": 3200}, 0.1),
     ]
 
 
@@ -243,7 +244,7 @@ def test_the_other_calls_take_several_sizes_too() -> None:
     assert front.points
     run = eqsat.explore(in_rows(32), sizes={"length": [32, 64]}, **FAST)
     run.grow()
-    assert run.optimize(measure=False).report.sizes[1] == {"sizes": {"length": 64}, "weight": 0.5}
+    assert run.optimize(measure=False).report.sizes[1] == CostedSizes({"length": 64}, 0.5)
 
 
 def test_a_gpu_program_is_made_at_sizes_that_the_model_accepts() -> None:

@@ -16,8 +16,7 @@ from eqsat.language.arithmetic.floats import FloatNamespace, Floats
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.onnx.write.exporter import to_model
 from eqsat.language.ops import OPS, sampling
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, DType, Graph, Node, TensorType
 
 OPSET = 24
 

@@ -184,7 +184,7 @@ def test_sizes_of_other_dims_go_with_buckets() -> None:
     given = g.build()
     result = eqsat.optimize(given, buckets={"batch": [1, 4]}, sizes={"length": 64}, measure=False)
     assert isinstance(result, BucketedResult)
-    costed = [point["sizes"] for r in result.results.values() for point in r.report.sizes]
+    costed = [point.sizes for r in result.results.values() for point in r.report.sizes]
     assert costed == [{"batch": 1, "length": 64}, {"batch": 4, "length": 64}]
     with pytest.raises(UsageError, match="buckets and sizes of 'batch'"):
         eqsat.optimize(given, buckets={"batch": [1, 4]}, sizes={"batch": 64}, measure=False)

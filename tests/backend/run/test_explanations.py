@@ -137,8 +137,8 @@ def test_each_change_is_measured_alone() -> None:
     assert change.measured is not None
     assert 0 < change.measured < result.report.measured_before * 1.5
     (row,) = result.report.changes
-    assert row["measured"] == change.measured
-    assert row["predicted"] == change.predicted
+    assert row.measured == change.measured
+    assert row.predicted == change.predicted
     assert "predicted to save" in str(result.report)
     assert json.loads(result.report.json())["changes"][0]["steps"]
 

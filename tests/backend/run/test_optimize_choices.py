@@ -104,7 +104,7 @@ def test_inputs_and_outputs_are_held_as_the_caller_says(build: Any, boundary: di
     report = result.report
     assert not [w for w in report.warnings if "not checked" in w or "left out" in w]
     assert report.lower_bound <= report.cost_after <= report.cost_before
-    assert sum(step["seconds"] for step in report.steps) == pytest.approx(report.cost_after, abs=1e-11)
+    assert sum(step.seconds for step in report.steps) == pytest.approx(report.cost_after, abs=1e-11)
 
 
 @pytest.mark.parametrize("keep", [True, False])
@@ -264,7 +264,7 @@ def test_the_cost_is_the_sum_of_what_runs(objective: dict[str, float]) -> None:
     result = eqsat.optimize(folding(), device="nvidia-h200", objective=objective, **FAST)
     report = result.report
     assert result.plan is not None and not result.plan.is_plain
-    total = sum(step["seconds"] for step in report.steps)
+    total = sum(step.seconds for step in report.steps)
     if "launches" in objective:
         total += 1e-6 * len(report.steps) + 1e-12 * report.amounts["peak_memory"]
     assert report.cost_after == pytest.approx(total, rel=1e-9)

@@ -16,6 +16,7 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 import eqsat
 import eqsat.report.finalists
 from eqsat.errors import BackendError, CostError, EqsatError, GraphError, UsageError
+from eqsat.report.parts import OpaqueNode
 from eqsat.rewrites.rules.parser import parse_rules
 
 FAST = {"measure": False}
@@ -161,7 +162,7 @@ def test_certificates_of_named_dims_use_two_sizes_one_among_them() -> None:
     g.output("y", (x @ g.constant(w)) @ g.constant(w.T.copy()))
     report = eqsat.optimize(g, sizes={"batch": 6}, **FAST).report
     assert report.operators_after["matmul"] == 1
-    assert report.certificate["sizes"] == [{"batch": 6}, {"batch": 1}]
+    assert report.certificate.sizes == [{"batch": 6}, {"batch": 1}]
 
 
 def test_a_custom_operator_that_nothing_can_run_does_not_stop_the_rest() -> None:
@@ -175,8 +176,8 @@ def test_a_custom_operator_that_nothing_can_run_does_not_stop_the_rest() -> None
     assert report.warnings[0].startswith("not measured: ONNX Runtime refuses the graph: ")
     assert "mystery" in report.warnings[0]
     assert report.opaque == [
-        {"name": "b", "op": "mystery", "reason": "unknown domain 'custom'"},
-        {"name": "y", "op": "Relu", "reason": "the type of 'b' is unknown"},
+        OpaqueNode("b", "mystery", "unknown domain 'custom'"),
+        OpaqueNode("y", "Relu", "the type of 'b' is unknown"),
     ]
 
 

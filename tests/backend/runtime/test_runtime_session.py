@@ -10,9 +10,7 @@ from onnx import TensorProto, helper
 
 from eqsat.errors import BackendError, UsageError
 from eqsat.language.onnx.read.importer import load
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Constant, DType, Graph, Node, TensorType
 from eqsat.runtime.backend import execute, select
 from eqsat.runtime.measure import interleaved
 from eqsat.runtime.onnxruntime import session

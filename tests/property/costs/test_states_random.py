@@ -29,9 +29,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.state import LAYOUTS, State
+from eqsat.language.terms import LAYOUTS, Constant, Graph, State
 from eqsat.rewrites.rules.loader import load_rules
 from eqsat.testing import graphs
 
@@ -75,12 +73,12 @@ def least(program: ExtractionProgram, most: int = 20_000) -> float:
 def test_the_plan_of_a_small_graph_costs_least(graph, precision):
     original, snap = frozen(graph, 0)
     model = CostModel(DEVICE)
-    framed = tensor_problem(snap, model, choices=Choices(("row", "column", "nhwc"), POLICIES[precision]))
-    solution = solve(framed.problem, time_limit=60)
-    solution.check(framed.problem)
+    extraction = tensor_problem(snap, model, choices=Choices(("row", "column", "nhwc"), POLICIES[precision]))
+    solution = solve(extraction.problem, time_limit=60)
+    solution.check(extraction.problem)
     assert solution.status == "optimal"
-    assert math.isclose(solution.cost, least(framed.problem.program), rel_tol=1e-8, abs_tol=1e-18)
-    best = assemble(framed, solution, original)
+    assert math.isclose(solution.cost, least(extraction.problem.program), rel_tol=1e-8, abs_tol=1e-18)
+    best = assemble(extraction, solution, original)
     # Bytes of derived weights count a little, so that ties go to the smaller.
     assert math.isclose(math.fsum(c.seconds for c in best.costs), solution.cost, rel_tol=1e-6, abs_tol=1e-11)
 
@@ -107,11 +105,11 @@ def test_any_plan_computes_what_its_graph_does(graph, precision, seed, bound):
     with monkey.context() as patch:
         # What saves nothing at the model's prices may save something at others.
         patch.setattr(tensors, "_TIE", -math.inf)
-        framed = tensor_problem(snap, model, choices=choices, boundary=boundary)
-    priced = repriced(framed.problem, Random(seed))
+        extraction = tensor_problem(snap, model, choices=choices, boundary=boundary)
+    priced = repriced(extraction.problem, Random(seed))
     solution = solve(priced, time_limit=20)
     solution.check(priced)
-    best = assemble(framed, solution, original)
+    best = assemble(extraction, solution, original)
     # What constants come to when they are folded is no longer the same in any precision.
     plan = replace(best.plan, graph=coarse(best.plan.graph))
     made = lower(plan)
@@ -130,14 +128,16 @@ def test_the_row_major_choice_is_one_of_the_whole_problem_which_costs_no_more(gr
     _, snap = frozen(graph, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tensors, "_TIE", -math.inf)
-        framed = tensor_problem(snap, CostModel(DEVICE), choices=Choices(("row", "column", "nhwc"), POLICIES["mixed"]))
-    framed = replace(framed, problem=repriced(framed.problem, Random(seed)))
-    rows = Restricted(framed)
+        extraction = tensor_problem(
+            snap, CostModel(DEVICE), choices=Choices(("row", "column", "nhwc"), POLICIES["mixed"])
+        )
+    extraction = replace(extraction, problem=repriced(extraction.problem, Random(seed)))
+    rows = Restricted(extraction)
     first = rows.lifted(solve(rows.problem))
-    first.check(framed.problem)
-    assert {framed.states[state].layout for _, state in first.chosen} <= {"row"}
-    assert solve(framed.problem, time_limit=0.0, known=[first]).cost <= first.cost * (1 + 1e-9)
-    assert solve(framed.problem, known=[first]).cost <= first.cost * (1 + 1e-9)
+    first.check(extraction.problem)
+    assert {extraction.states[state].layout for _, state in first.chosen} <= {"row"}
+    assert solve(extraction.problem, time_limit=0.0, known=[first]).cost <= first.cost * (1 + 1e-9)
+    assert solve(extraction.problem, known=[first]).cost <= first.cost * (1 + 1e-9)
 
 
 def coarse(graph: Graph) -> Graph:
@@ -163,8 +163,8 @@ def test_a_piece_of_a_split_in_one_state_may_be_a_slice_of_its_own_in_another(se
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tensors, "_TIE", -math.inf)
         choices = Choices(("row", "column", "nhwc"), POLICIES["mixed"])
-        framed = tensor_problem(snap, CostModel(DEVICE), choices=choices, boundary={"again": State("column")})
-    best = assemble(framed, solve(repriced(framed.problem, Random(seed))), original)
+        extraction = tensor_problem(snap, CostModel(DEVICE), choices=choices, boundary={"again": State("column")})
+    best = assemble(extraction, solve(repriced(extraction.problem, Random(seed))), original)
     assert stated_difference(best.plan.graph, lower(best.plan), best.plan.boundary, {}, 0) < 1e-3
 
 

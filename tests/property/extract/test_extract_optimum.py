@@ -12,18 +12,16 @@ from hypothesis import strategies as st
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
-from eqsat.extract.problem.program import closure, total, unfounded
-from eqsat.extract.solvers import core, ilp
+from eqsat.extract.problem.program import closure, path_bounds, total, unfounded
+from eqsat.extract.solvers import ilp
 from eqsat.extract.solvers import search as searching
-from eqsat.extract.solvers.bounds import Ascent, dual_ascent, path_bounds, ruled_out
-from eqsat.extract.solvers.dominance import Dominance
+from eqsat.extract.solvers.bounds import Ascent, dual_ascent, ruled_out
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.solvers.highs import Clock, Solver, SolverOutcome
 from eqsat.extract.solvers.landmarks import landmarks
-from eqsat.extract.solvers.model import IntegerProgram
-from eqsat.extract.solvers.points import reduced_costs
-from eqsat.extract.solvers.presolve import presolve
+from eqsat.extract.solvers.model import IntegerProgram, reduced_costs
+from eqsat.extract.solvers.presolve import Dominance, presolve
 from eqsat.extract.solvers.search import IlpSearch
 from eqsat.system.deadline import NEVER, Deadline
 from tests.support.choices import enumerate_choices
@@ -256,8 +254,8 @@ def test_cores_and_windows_lead_to_the_optimum(problem: Problem) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(searching, "LARGE", 0)
         patch.setattr(ilp, "FAR", -1.0)
-        patch.setattr(core, "MOST_KEPT", 1.0)
-        patch.setattr(core, "FAR", 1.0)
+        patch.setattr(ilp, "MOST_KEPT", 1.0)
+        patch.setattr(ilp, "CORE_GAP", 1.0)
         begin, clock = best_greedy(problem.program), Clock(Deadline(60.0))
         search = IlpSearch(problem.program, begin, clock, 0.0, 0, set(), improve=ilp.improve)
         search.solve_reduced(presolve(problem.program, passes=0))

@@ -16,9 +16,7 @@ from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS, sampling
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Sym, TensorType
 
 NAMES = sorted(OPS)
 FIXED = {"cast": {"to": "float32"}}

@@ -12,8 +12,7 @@ from eqsat.errors import GraphError, UsageError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
 from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.testing import attributes, feeds, graphs, instances, rules, tensor_types, tensors
 from eqsat.testing.strategies.choices import ChoiceSource

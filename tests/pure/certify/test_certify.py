@@ -11,8 +11,7 @@ from eqsat.certify import Certificate, assignments, certify, relative_difference
 from eqsat.egraph.decode import fold_derived
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.graphs.builder import Builder, Tensor
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms import Constant, Graph, Node
 
 Body = Callable[[Builder, Tensor], Mapping[str, Tensor]]
 

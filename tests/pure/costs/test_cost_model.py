@@ -20,9 +20,7 @@ from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError, UsageError
 from eqsat.language.ops import spec
 from eqsat.language.sizes.solve import DEFAULT_SIZE
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Constant, Graph, Node, TensorType
 
 COSTS = st.builds(
     Cost,

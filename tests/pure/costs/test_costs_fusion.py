@@ -3,9 +3,7 @@
 import pytest
 
 from eqsat.costs.kernels.fusion import FusedOperator, runs_as_one
-from eqsat.language.terms.plan import Implementation
-from eqsat.language.terms.state import PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import PLAIN, Implementation, State, TensorType
 
 
 def members(image, *, channels=64, group=1, arithmetic="", filters=PLAIN, activation="none"):

@@ -8,8 +8,7 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.keylist import read_keys, write_keys
 from eqsat.costs.measuring.kernel import planned, runs_nothing
 from eqsat.errors import CostError
-from eqsat.language.terms.plan import Held
-from eqsat.language.terms.state import PLAIN, State
+from eqsat.language.terms import PLAIN, Held, State
 
 
 def of(text):

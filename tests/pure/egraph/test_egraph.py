@@ -257,8 +257,8 @@ def test_a_split_is_held_as_slices_and_comes_out_as_a_split() -> None:
     encoding = encode(graph)
     frozen = snapshot(encoding)
     assert sum(n.op == "slice" for n in frozen.nodes) == 2
-    framed = tensor_problem(frozen, CostModel())
-    made = assemble(framed, solve(framed.problem), graph).graph
+    extraction = tensor_problem(frozen, CostModel())
+    made = assemble(extraction, solve(extraction.problem), graph).graph
     assert sorted(n.op for n in made.nodes) == ["relu", "split", "tanh"]
     assert [n.name for n in made.nodes if n.op == "split"] == [n.name for n in graph.nodes if n.op == "split"]
 

@@ -20,9 +20,8 @@ from eqsat.egraph.saturation import Limits
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run_node
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.graph import Node as GraphNode
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, TensorType
+from eqsat.language.terms import Node as GraphNode
 from eqsat.rewrites.rules.loader import load_rules
 from eqsat.rewrites.rules.parser import parse_rules
 

@@ -238,7 +238,7 @@ def test_the_integer_program_chooses_what_enumeration_finds_best_at_any_costs() 
     rng = np.random.default_rng(0)
 
     def least() -> float:
-        program = ex.session.framed.problem.program
+        program = ex.session.extraction.problem.program
         return min(math.fsum(program.costs[o] for o in c.values()) for c in enumerate_choices(program))
 
     seen = set()

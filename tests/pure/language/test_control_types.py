@@ -6,9 +6,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, parser
 
 from eqsat.language.onnx.read.importer import load
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Graph
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import OPAQUE, DType, Graph, Sym, TensorType
 
 
 def model(body: str, opset: int = 17) -> ModelProto:

@@ -14,10 +14,7 @@ from eqsat.errors import ExportModelError
 from eqsat.language.onnx.files import placement, writer
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.onnx.write.exporter import save, to_bytes, to_model
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym, evaluate
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Constant, Graph, Node, Sym, TensorType, evaluate
 
 
 def parsed(body: str, opset: int = 17, ir: int = 8) -> ModelProto:

@@ -15,10 +15,7 @@ from benchmarks.models.stripped import refill
 from eqsat.errors import ShapeError
 from eqsat.language.graphs.fold import infer_and_fold
 from eqsat.language.onnx.read.importer import load
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import OPAQUE, Attrs, Constant, Graph, Node, Sym, TensorType
 
 MODELS = Path(__file__).parents[2] / "models"
 N = Sym.named("n")

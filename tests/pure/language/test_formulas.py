@@ -10,9 +10,8 @@ from onnx import TensorProto, helper
 import eqsat
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.onnx.write.exporter import to_model
-from eqsat.language.terms.dims import Sym
+from eqsat.language.terms import Sym, TensorType
 from eqsat.language.terms.formulas import dim_of, text_of
-from eqsat.language.terms.types import TensorType
 from eqsat.runtime.backend import execute
 
 OPSETS = [helper.make_opsetid("", 17), helper.make_opsetid("made.here", 1)]

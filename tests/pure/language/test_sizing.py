@@ -12,9 +12,7 @@ import eqsat
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.sizes.search import SizeSearch, proved
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms.constraint import Constraint
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Constraint, Dim, Graph, Sym
 from eqsat.runtime.backend import execute
 from eqsat.runtime.examples import example_inputs
 from eqsat.system.deadline import Deadline

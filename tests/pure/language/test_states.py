@@ -26,10 +26,7 @@ from eqsat.extract.tensors.tensors import TensorProblem, tensor_problem
 from eqsat.language.graphs import functions as F
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Implementation, Kernel
-from eqsat.language.terms.state import PLAIN, State
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import PLAIN, Graph, Implementation, Kernel, State, TensorType
 from eqsat.rewrites.rules.loader import load_rules
 
 
@@ -72,16 +69,16 @@ def grown(graph: Graph, *rules: str):
     return snapshot(encoding)
 
 
-def chosen(framed: TensorProblem, graph: Graph) -> Assembled:
-    solution = solve(framed.problem)
-    solution.check(framed.problem)
+def chosen(extraction: TensorProblem, graph: Graph) -> Assembled:
+    solution = solve(extraction.problem)
+    solution.check(extraction.problem)
     assert solution.status == "optimal"
-    return assemble(framed, solution, graph)
+    return assemble(extraction, solution, graph)
 
 
-def cost(framed: TensorProblem, keep=lambda index: True) -> float:
+def cost(extraction: TensorProblem, keep=lambda index: True) -> float:
     """The least cost over the nodes kept."""
-    problem = framed.problem
+    problem = extraction.problem
     nodes = [n for i, n in enumerate(problem.nodes) if keep(i)]
     return solve(Problem(nodes, problem.roots, problem.conversions, problem.states)).cost
 
@@ -106,45 +103,47 @@ PRODUCT = {
 }
 
 
-def restricted(framed: TensorProblem, keep) -> Problem:
-    problem = framed.problem
-    nodes = [node for node, way in zip(problem.nodes, framed.options, strict=True) if keep(node, way)]
+def restricted(extraction: TensorProblem, keep) -> Problem:
+    problem = extraction.problem
+    nodes = [node for node, way in zip(problem.nodes, extraction.options, strict=True) if keep(node, way)]
     made = {node.eclass for node in nodes}
     return Problem(nodes, problem.roots, [c for c in problem.conversions if c.eclass in made], problem.states)
 
 
 def test_only_the_joint_choice_of_graph_and_layouts_wins():
     graph = product()
-    framed = tensor_problem(grown(graph, TURNED), CostModel(toy(), table(PRODUCT)), choices=Choices(("row", "column")))
-    best = chosen(framed, graph)
+    extraction = tensor_problem(
+        grown(graph, TURNED), CostModel(toy(), table(PRODUCT)), choices=Choices(("row", "column"))
+    )
+    best = chosen(extraction, graph)
     (kernel,) = [k for k in best.plan.kernels if best.graph.producers[k.nodes[0]].op == "matmul"]
     assert [h.state for h in (*kernel.operands, *kernel.results)] == [State("column")] * 3
     assert not best.plan.conversions
     assert sum(c.seconds for c in best.costs) == 4.0
 
-    original = {framed.options[i].positions for i in framed.original()}
+    original = {extraction.options[i].positions for i in extraction.original()}
 
     def is_plain(node, way) -> bool:
         return all(i.is_plain for i in way.implementations)
 
-    rows = restricted(framed, is_plain)
-    names = [way for node, way in zip(framed.problem.nodes, framed.options, strict=True) if is_plain(node, way)]
+    rows = restricted(extraction, is_plain)
+    names = [way for node, way in zip(extraction.problem.nodes, extraction.options, strict=True) if is_plain(node, way)]
     graph_first = {names[n].positions for n in solve(rows).chosen.values()}
-    assert solve(restricted(framed, lambda node, way: way.positions in graph_first)).cost == 10.0
+    assert solve(restricted(extraction, lambda node, way: way.positions in graph_first)).cost == 10.0
 
-    layouts_first = solve(restricted(framed, lambda node, way: way.positions in original))
+    layouts_first = solve(restricted(extraction, lambda node, way: way.positions in original))
     assert layouts_first.cost == 10.0
     assert {state for _, state in layouts_first.chosen} == {0}
-    assert solve(restricted(framed, is_plain)).cost == 10.0
+    assert solve(restricted(extraction, is_plain)).cost == 10.0
 
     fastest: dict[tuple[int, ...], float] = {}
-    for node, way in zip(framed.problem.nodes, framed.options, strict=True):
+    for node, way in zip(extraction.problem.nodes, extraction.options, strict=True):
         fastest[way.positions] = min(fastest.get(way.positions, math.inf), node.cost)
 
     def alone(node, way) -> bool:
         return way.positions in original and node.cost == fastest[way.positions]
 
-    assert solve(restricted(framed, alone)).cost == 4.0 + 3 * 3.0
+    assert solve(restricted(extraction, alone)).cost == 4.0 + 3 * 3.0
 
 
 def test_a_conversion_is_made_once_for_all_who_read_it():
@@ -156,12 +155,12 @@ def test_a_conversion_is_made_once_for_all_who_read_it():
     lines = {f"matmul {{}} float32[4, 4]{a} =float32[4, 4]{b}{c}": 10.0 for a, b, c in VARIANTS}
     lines |= {"matmul {} float32[4, 4]@column =float32[4, 4]": 7.0, 'transpose {"perm":[0,1]} float32[4, 4]': 5.0}
     lines |= {'transpose {"perm":[1,0]} float32[4, 4]': 5.0}
-    framed = tensor_problem(grown(graph), CostModel(toy(), table(lines)), choices=Choices(("row", "column")))
-    best = chosen(framed, graph)
+    extraction = tensor_problem(grown(graph), CostModel(toy(), table(lines)), choices=Choices(("row", "column")))
+    best = chosen(extraction, graph)
     (conversion,) = best.plan.conversions
     assert (conversion.value, conversion.source, conversion.target) == ("x", PLAIN, State("column"))
     assert sum(c.seconds for c in best.costs) == 5.0 + 3 * 7.0
-    two = restricted(framed, lambda node, way: True)
+    two = restricted(extraction, lambda node, way: True)
     assert solve(Problem(two.nodes, two.roots[:2], two.conversions, two.states)).cost == 5.0 + 2 * 7.0
     assert solve(Problem(two.nodes, two.roots[:1], two.conversions, two.states)).cost == 10.0
 
@@ -175,8 +174,8 @@ def test_weights_are_held_in_any_layout_for_nothing_and_packed_ones_too():
     graph = g.build()
     lines = {"matmul {} float32[2, 4] =float32[4, 4]": 9.0, "matmul {} float32[2, 4] =float32[4, 4]@packed": 2.0}
     device = toy(layouts=("row", "packed"))
-    framed = tensor_problem(grown(graph), CostModel(device, table(lines)), choices=Choices(("row", "packed")))
-    best = chosen(framed, graph)
+    extraction = tensor_problem(grown(graph), CostModel(device, table(lines)), choices=Choices(("row", "packed")))
+    best = chosen(extraction, graph)
     assert sum(c.seconds for c in best.costs) == 2.0
     assert State("packed") in {h.state for h in best.plan.kernels[0].operands}
     assert lower(best.plan).nodes == graph.nodes
@@ -197,10 +196,10 @@ def test_images_stay_in_the_layout_their_kernels_like_and_come_back_once(layout)
     attrs = next(n for n in graph.nodes if n.op == "conv").attrs
     key = OpKey.of("conv", attrs, [graph.type("x"), *(c.type for c in graph.constants.values())][:2], [False, True], {})
     lines = {key.text: 9000.0, key.run((layout, "row", layout)).text: 10.0}
-    framed = tensor_problem(
+    extraction = tensor_problem(
         grown(graph), CostModel(toy(layouts=("row", layout)), table(lines)), choices=Choices(("row", layout))
     )
-    best = chosen(framed, graph)
+    best = chosen(extraction, graph)
     assert [(c.source.layout, c.target.layout) for c in best.plan.conversions] == [("row", layout), (layout, "row")]
     convs = [k for k in best.plan.kernels if best.graph.producers[k.nodes[0]].op == "conv"]
     assert {h.state.layout for k in convs for h in (k.operands[0], *k.results)} == {layout}
@@ -212,13 +211,13 @@ def test_images_stay_in_the_layout_their_kernels_like_and_come_back_once(layout)
 def test_the_caller_says_in_which_states_inputs_and_outputs_are():
     graph = product()
     boundary = {"a": State("column"), "b": State("column"), "c": State("column")}
-    framed = tensor_problem(
+    extraction = tensor_problem(
         grown(graph),
         CostModel(toy(), table(PRODUCT)),
         choices=Choices(("row", "column")),
         boundary=boundary,
     )
-    best = chosen(framed, graph)
+    best = chosen(extraction, graph)
     assert not best.plan.conversions
     assert sum(c.seconds for c in best.costs) == 4.0
 

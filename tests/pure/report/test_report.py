@@ -10,7 +10,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from eqsat.report.report import PHASES, Progress, Report, count, duration, percent, quantity
+from eqsat.certify.record import CheckedRegion
+from eqsat.report.explanation import Change, Step
+from eqsat.report.parts import Baseline, BodyCertificate, CertificateSummary, ControlChange, OpaqueNode, StepCost
+from eqsat.report.report import PHASES, Progress, Report
+from eqsat.report.units import count, duration, percent, quantity
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -33,46 +37,43 @@ CHANGED = Report(
     estimated_share=0.034,
     rules_fired={"matmul-concat-rows": 3, "slices-join": 20},
     rules_refused={"conv-merge": {"a dim is known by name only": 2}},
-    certificate={
-        "kind": "exact",
-        "error": 3e-15,
-        "regions": [],
-        "text": "3 regions: 3 exact mod 1048343; 3 draws each",
-    },
+    certificate=CertificateSummary(
+        "exact",
+        3e-15,
+        [CheckedRegion(("h",), "exact", 0.0, (60, 3))],
+        folded=0,
+        draws=3,
+        sizes=[{"batch": 1}],
+        text="3 regions: 3 exact mod 1048343; 3 draws each",
+        bodies=[BodyCertificate("loop", CertificateSummary("identical", 0.0, text="nothing changed"))],
+    ),
     seconds={"read": 0.32, "saturate": 0.11, "extract": 0.06, "certify": 0.05, "measure": 1.4, "write": 0.02},
     measured_before=9.77e-3,
     measured_after=5.08e-3,
     measured_bound=0.531,
     kept="ilp",
     kept_because="measured at 0.53 of the original's time at most (95 %)",
-    opaque=[{"name": "loop", "op": "Loop", "reason": "control flow"}],
+    opaque=[OpaqueNode("loop", "Loop", "control flow")],
     operators_before={"matmul": 60},
     operators_after={"matmul": 3},
     warnings=["weight 'w' holds NaN"],
     changes=[
-        {
-            "what": "60 × matmul -> split",
-            "nodes": -57,
-            "predicted": 4.2e-3,
-            "measured": 4.5e-3,
-            "rules": ["matmul-concat-rows"],
-        },
-        {"what": "20 × concat -> input", "rules": ["slices-join", "slice-whole"]},
+        Change(
+            values=("h",),
+            before={"matmul": 60},
+            after={"split": 1},
+            rules=("matmul-concat-rows",),
+            steps=(Step("matmul-concat-rows", "h", "matmul(x, w)", "split(y)"),),
+            nodes=-57,
+            predicted=4.2e-3,
+            measured=4.5e-3,
+        ),
+        ControlChange("20 × concat -> input", rules=("slices-join", "slice-whole")),
     ],
     amounts={"launches": 5.0, "peak_memory": 8192.0},
     limits={"launches": 6.0},
     steps=[
-        {
-            "op": op,
-            "value": value,
-            "operands": operands,
-            "result": result,
-            "arithmetic": arithmetic,
-            "seconds": seconds,
-            "flops": 2048,
-            "bytes": 1024,
-            "estimated": estimated,
-        }
+        StepCost(op, value, operands, result, arithmetic, seconds, flops=2048, bytes=1024, estimated=estimated)
         for op, value, operands, result, arithmetic, seconds, estimated in (
             ("matmul + add", "h", ["row float16"], "row float16", "", 3e-3, False),
             ("matmul", "g", ["row", "column"], "row", "tf32", 1.5e-3, True),
@@ -81,8 +82,8 @@ CHANGED = Report(
         )
     ],
     baselines=[
-        {"name": "greedy", "cost": 5.2e-3, "seconds": 0.01, "status": "heuristic"},
-        {"name": "backtracking", "cost": 4.9e-3, "seconds": 1.0, "status": "time_limit"},
+        Baseline("greedy", 5.2e-3, 0.01, "heuristic"),
+        Baseline("backtracking", 4.9e-3, 1.0, "time_limit"),
     ],
 )
 UNCHANGED = replace(
@@ -110,7 +111,7 @@ def test_the_text_of_a_report(report, file):
 
 
 def test_what_runs_is_shown_by_kind_the_dearest_first_and_the_rest_together():
-    kinds = [{**CHANGED.steps[1], "op": f"op{i}", "seconds": 1e-3 / (i + 1)} for i in range(15)]
+    kinds = [replace(CHANGED.steps[1], op=f"op{i}", seconds=1e-3 / (i + 1)) for i in range(15)]
     text = str(replace(CHANGED, steps=kinds))
     assert "op0 " in text
     assert "op11" in text
@@ -124,8 +125,24 @@ def test_every_reason_to_stop_has_words():
 
 
 def test_the_json_of_a_report():
-    assert json.loads(CHANGED.json()) == json.loads((GOLDEN / "report.json").read_text(encoding="utf-8"))
+    assert CHANGED.json() == (GOLDEN / "report.json").read_text(encoding="utf-8")
     assert CHANGED.to_json() == json.loads(CHANGED.json())
+
+
+def test_parts_are_still_read_as_the_dicts_that_they_were():
+    row, certificate = CHANGED.changes[0], CHANGED.certificate
+    with pytest.warns(DeprecationWarning, match=r"Change\['what'\] is Change\.what now"):
+        assert row["what"] == row.what == "60 matmul -> split"
+    with pytest.warns(DeprecationWarning):
+        assert row["rules"] == ["matmul-concat-rows"]
+    with pytest.warns(DeprecationWarning, match=r"CertificateSummary\['kind'\] is CertificateSummary\.kind now"):
+        assert certificate["kind"] == "exact"
+    with pytest.warns(DeprecationWarning):
+        assert dict(CHANGED.baselines[0]) == CHANGED.to_json()["baselines"][0]
+    with pytest.raises(KeyError, match="regions"):
+        BodyCertificate("loop", CertificateSummary("identical", 0.0))["regions"]
+    assert CHANGED.changes[1].get("nodes", "unknown") == "unknown"
+    assert "nodes" in row and "nodes" not in CHANGED.changes[1]
 
 
 def test_json_has_the_fields_that_readers_rely_on():
@@ -150,7 +167,7 @@ def test_text_has_no_escapes_and_a_terminal_gets_them():
 
 
 def test_markup_in_names_is_shown_as_it_is():
-    named = replace(CHANGED, warnings=["value '[bold]x[/bold]'"], changes=[{"what": "[red]a", "rules": ["[b]"]}])
+    named = replace(CHANGED, warnings=["value '[bold]x[/bold]'"], changes=[ControlChange("[red]a", rules=["[b]"])])
     assert "value '[bold]x[/bold]'" in str(named)
     assert "[red]a" in str(named)
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from eqsat import cli
-from eqsat.rewrites.proof.chains.cases import draw
+from eqsat.rewrites.instances.instance import draw
 from eqsat.rewrites.proof.consistency import check_laws, collapse
 from eqsat.rewrites.rules.parser import parse_rules
 

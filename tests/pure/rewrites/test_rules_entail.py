@@ -4,9 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from eqsat.rewrites.proof.chains.canonical import states
-from eqsat.rewrites.proof.entail import entail
-from eqsat.rewrites.proof.premises import with_premises
+from eqsat.rewrites.proof.chains.reading import states
+from eqsat.rewrites.proof.entail import entail, with_conditions
 from eqsat.rewrites.rules.loader import laws
 from eqsat.rewrites.rules.parser import parse_rules
 
@@ -126,13 +125,13 @@ def test_what_laws_ask_of_element_types_follows_from_premises_or_is_no_proof():
 
 
 def test_premises_that_a_rule_lacks_are_supplied_and_no_more():
-    stronger, found = with_premises(rule("z * (y + x) => x * z + y * z if rank(x) == 2"), [*LAWS, TIMES])
+    stronger, found = with_conditions(rule("z * (y + x) => x * z + y * z if rank(x) == 2"), [*LAWS, TIMES])
     assert stronger.text == "z * (y + x) => x * z + y * z if rank(x) == 2, wide(x), finite(x, y, z)"
     assert (found.verdict, set(found.laws)) == ("proved", {"commutes", "times", "distributes"})
     plain = rule("relu(y + x) => relu(x + y)")
-    assert with_premises(plain, LAWS)[0] is plain
+    assert with_conditions(plain, LAWS)[0] is plain
     false = rule("relu(x) => x")
-    assert (with_premises(false, LAWS)[0], with_premises(false, LAWS)[1].verdict) == (false, "undecided")
+    assert (with_conditions(false, LAWS)[0], with_conditions(false, LAWS)[1].verdict) == (false, "undecided")
 
 
 def test_constancy_is_no_premise_but_values_are():

@@ -9,7 +9,7 @@ from benchmarks.rules.power import lacking, lacking_table
 from eqsat import cli
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import RuleError
-from eqsat.rewrites.proof.chains.turned import both_ways
+from eqsat.rewrites.proof.chains.search import both_ways
 from eqsat.rewrites.proof.prove import LIMITS, prove
 from eqsat.rewrites.rules.loader import laws
 from eqsat.rewrites.rules.parser import parse_rules

@@ -5,8 +5,7 @@ import pytest
 
 from eqsat.errors import BackendError
 from eqsat.language import ops  # noqa: F401  (registers the operators)
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms import Graph, Node, Sym
 from eqsat.language.terms.types import OpaqueType, TensorType
 from eqsat.runtime.backend import BACKENDS, execute, select
 from eqsat.runtime.inputs import checked_inputs

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eqsat.errors import UsageError
-from eqsat.runtime.measure import LEAST_ROUNDS, Timings, interleaved, ratio_bound
+from eqsat.errors import BackendError, UsageError
+from eqsat.runtime.measure import LEAST_ROUNDS, Timings, interleaved, ratio_bound, sampled
 from eqsat.system.deadline import TimeUp
 
 TIMES = st.lists(st.floats(1e-6, 1e3), min_size=LEAST_ROUNDS, max_size=40)
@@ -61,6 +61,35 @@ def test_a_run_that_the_deadline_ends_costs_the_round_and_no_more(rounds):
         else:
             timings = interleaved(programs, 50)
             assert {name: len(s) for name, s in timings.samples.items()} == {"a": rounds, "b": rounds}
+
+
+def test_each_round_has_an_order_of_its_own_and_is_asked_for():
+    order, asked = [], []
+
+    def sampler(name):
+        def sample():
+            order.append(name)
+            return float(len(order))
+
+        return sample
+
+    def ended(done):
+        asked.append(done)
+        return done == 8
+
+    samples = sampled({name: sampler(name) for name in "abc"}, 20, np.random.default_rng(0), ended)
+    rounds = ["".join(order[i : i + 3]) for i in range(0, len(order), 3)]
+    assert asked == list(range(9))
+    assert {"".join(sorted(r)) for r in rounds} == {"abc"} and len(set(rounds)) > 1
+    assert samples == {name: [3.0 * i + r.index(name) + 1 for i, r in enumerate(rounds)] for name in "abc"}
+
+
+def test_a_ratio_is_the_median_of_the_ratios_of_rounds():
+    timings = Timings({"old": (1.0, 2.0, 4.0), "new": (3.0, 2.0, 2.0)}, "wall")
+    assert timings.ratio("new", "old") == 1.0
+    assert timings.ratio("old", "old") == 1.0
+    with pytest.raises(BackendError, match=r"x\.onnx: interrupted after 3 of at least 5 rounds"):
+        timings.check_rounds("x.onnx")
 
 
 def test_medians_are_of_the_samples():

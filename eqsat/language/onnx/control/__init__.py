@@ -1,1 +1,1 @@
-"""If, Loop and Scan: bodies read as graphs, types inferred through them, and what can be put in their place."""
+"""If, Loop and Scan: bodies read as graphs, types inferred through them, and nodes put in their place."""

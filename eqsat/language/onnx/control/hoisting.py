@@ -12,11 +12,7 @@ from eqsat.language.graphs.fold import holds_symbols, infer_and_fold
 from eqsat.language.onnx.control.inference import Body
 from eqsat.language.onnx.control.sites import Site, holds_bodies, replaced, sites, written
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import Shape, TensorType, ValueType
+from eqsat.language.terms import OPAQUE, Constant, Dim, Graph, Names, Node, Shape, Sym, TensorType, ValueType
 
 
 @dataclass(frozen=True)
@@ -31,7 +27,7 @@ class Moved:
 
 
 def hoisted(graph: Graph, fresh: Callable[[], Sym], names: Names, where: str = "") -> tuple[Graph, list[Moved]]:
-    """The graph with what its loops compute alike in every run in front of them, inner loops first.
+    """The graph with nodes that its loops compute alike in every run in front of them, inner loops first.
 
     Where a loop may not run at all, only nodes are moved that cannot fail. A state that no run changes counts as the
     value that it begins with.
@@ -41,7 +37,7 @@ def hoisted(graph: Graph, fresh: Callable[[], Sym], names: Names, where: str = "
     nodes, constants, types = list(graph.nodes), dict(graph.constants), dict(graph.types)
     done: list[Moved] = []
     for site in sites(graph, fresh):
-        made: dict[str, GraphProto] = {}
+        bodies: dict[str, GraphProto] = {}
         split = None
         for body in site.control.bodies:
             place = f"{where}{body.name} of {site.place}"
@@ -53,7 +49,7 @@ def hoisted(graph: Graph, fresh: Callable[[], Sym], names: Names, where: str = "
             if not within and (split is None or not split.moved):
                 continue
             try:
-                made[body.name], added = written(inner, body, constants | (split.constants if split else {}), names)
+                bodies[body.name], added = written(inner, body, constants | (split.constants if split else {}), names)
             except ExportModelError:
                 split = None
                 continue
@@ -65,9 +61,9 @@ def hoisted(graph: Graph, fresh: Callable[[], Sym], names: Names, where: str = "
                     done.append(Moved(place, tuple(split.moved), split.whole, split.left, site.control.trips))
             constants |= added
             types |= {name: constant.type for name, constant in added.items()}
-        if made:
+        if bodies:
             at = nodes.index(site.node)
-            nodes[at : at + 1] = [*(split.moved if split else ()), replaced(site, made)]
+            nodes[at : at + 1] = [*(split.moved if split else ()), replaced(site, bodies)]
     if not done:
         return graph, []
     return replace(graph, nodes=tuple(nodes), constants=constants, types=types), done
@@ -76,10 +72,10 @@ def hoisted(graph: Graph, fresh: Callable[[], Sym], names: Names, where: str = "
 def _with_fixed_states(inner: Graph, site: Site, body: Body, outer: Graph) -> Graph:
     """The graph of a loop's body with each state that no run changes read from outside the loop."""
     first = 1 if site.proto.op_type == "Loop" else 0
-    own, made = [v.name for v in body.proto.input], list(inner.outputs.values())[first:]
+    own, results = [v.name for v in body.proto.input], list(inner.outputs.values())[first:]
     begins = dict(zip(own, site.proto.input, strict=False))
     fixed: dict[str, str] = {}
-    for name, value in zip(own[2 * first :], made, strict=False):
+    for name, value in zip(own[2 * first :], results, strict=False):
         begin = begins.get(name, "")
         known = {*inner.inputs, *inner.constants, *inner.producers} - {*body.scope.types}
         if name == value and name in inner.inputs and begin and begin not in known and begin not in own:
@@ -101,7 +97,7 @@ def _with_fixed_states(inner: Graph, site: Site, body: Body, outer: Graph) -> Gr
 
 
 class _Split:
-    """The body of a loop as what no run changes, `moved` with `constants` and `types` of its own, and what is left."""
+    """The body of a loop as nodes alike in all runs, `moved` with their `constants` and `types`, and those left."""
 
     def __init__(self, whole: Graph, body: Body, certain: bool, outside: Mapping[str, Constant], names: Names) -> None:
         self.whole = whole
@@ -138,12 +134,12 @@ class _Split:
         self.moved.append(replace(node, inputs=inputs, outputs=outputs))
 
     def _rest(self, left: list[Node]) -> Graph:
-        made = {o: self._new[o] for n in self.whole.nodes for o in n.outputs if o in self._new}
-        nodes = tuple(replace(n, inputs=tuple(made.get(v, v) if v else None for v in n.inputs)) for n in left)
-        outputs = {name: made.get(value, value) for name, value in self.whole.outputs.items()}
+        moved = {o: self._new[o] for n in self.whole.nodes for o in n.outputs if o in self._new}
+        nodes = tuple(replace(n, inputs=tuple(moved.get(v, v) if v else None for v in n.inputs)) for n in left)
+        outputs = {name: moved.get(value, value) for name, value in self.whole.outputs.items()}
         read = {v for n in nodes for v in n.inputs} | set(outputs.values())
         types = {**self.whole.types, **self.types}
-        inputs = (*self.whole.inputs, *(v for v in made.values() if v in read))
+        inputs = (*self.whole.inputs, *(v for v in moved.values() if v in read))
         return replace(self.whole, inputs=inputs, outputs=outputs, nodes=nodes, types=types).without_dead()
 
 

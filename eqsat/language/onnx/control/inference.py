@@ -1,11 +1,11 @@
 """Types through If, Loop and Scan: by join of branches, and by widening until a loop's state is stable.
 
-Source: the operators' definitions in ONNX; of a loop that does not run at all, what ONNX Runtime hands out.
+Source: the operators' definitions in ONNX; of a loop that does not run at all, the results of ONNX Runtime.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,13 +14,9 @@ from onnx import GraphProto, NodeProto, ValueInfoProto
 from eqsat.errors import EqsatError
 from eqsat.language.declaration.symbolic import least
 from eqsat.language.graphs.fold import Folder
-from eqsat.language.onnx.control.joins import join, seen_outside, widened
 from eqsat.language.onnx.control.scope import BodyScope, Budget, names_of
 from eqsat.language.onnx.files.protos import attributes, free, value_type
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import UNKNOWN, DType, TensorType, ValueType
+from eqsat.language.terms import UNKNOWN, Constant, Dim, DType, Graph, Sym, TensorType, ValueType
 
 #: Reads a body in a scope; EqsatError where something is wrong with it.
 Read = Callable[[GraphProto, BodyScope], Graph]
@@ -31,7 +27,7 @@ _SCAN = 9
 
 
 class _Unknown(Exception):  # noqa: N818  (nothing is wrong)
-    """A body was not read, or is not what the operator takes: its results have the types that the model states."""
+    """A body was not read, or does not fit the operator: its results have the types that the model states."""
 
 
 @dataclass(frozen=True)
@@ -70,14 +66,17 @@ def control(node: NodeProto, opset: int, folder: Folder, budget: Budget, read: R
         return None
     around = _Around(node, folder, budget, read)
     try:
-        found = inferences[node.op_type](around)
+        inferred = inferences[node.op_type](around)
     except (_Unknown, EqsatError, RecursionError):
-        # What is wrong with a body fails only where it runs, and it may never do.
+        # A fault in a body matters only where it runs, and it may never do.
         return None
     # How often a loop runs is told by dims of the graph around it.
-    names = around.names() | (found.trips.names() if isinstance(found.trips, Sym) else frozenset())
+    names = around.names() | (inferred.trips.names() if isinstance(inferred.trips, Sym) else frozenset())
     return Control(
-        found.bodies, tuple(seen_outside(t, names, folder.fresh) for t in found.results), found.trips, found.runs
+        inferred.bodies,
+        tuple(seen_outside(t, names, folder.fresh) for t in inferred.results),
+        inferred.trips,
+        inferred.runs,
     )
 
 
@@ -95,7 +94,7 @@ class _Around:
         self.attributes = attributes(self.node)
 
     def names(self) -> frozenset[str]:
-        """The names of dims of the operands and of what the bodies capture."""
+        """The names of dims of the operands and of the values that the bodies capture."""
         graphs = [a.g for a in self.node.attribute if a.HasField("g")]
         values = {*self.node.input, *(name for graph in graphs for name in free(graph))}
         return names_of(self.folder.type(v) for v in values if v)
@@ -123,10 +122,10 @@ class _Around:
 
     def graph(self, name: str) -> GraphProto:
         """The graph of an attribute."""
-        found = next((a.g for a in self.node.attribute if a.name == name and a.HasField("g")), None)
-        if found is None:
+        proto = next((a.g for a in self.node.attribute if a.name == name and a.HasField("g")), None)
+        if proto is None:
             raise _Unknown
-        return found
+        return proto
 
     def type(self, index: int) -> ValueType:
         """The type of an operand."""
@@ -138,8 +137,8 @@ class _Around:
 
     def number(self, index: int) -> Dim | None:
         """The one element of an operand, where it is known ahead."""
-        found = self.folder.dims(self.node.input[index])
-        return found.ravel()[0] if found is not None and found.size == 1 else None
+        elements = self.folder.dims(self.node.input[index])
+        return elements.ravel()[0] if elements is not None and elements.size == 1 else None
 
     def check(self, made: int) -> None:
         """End the inference where a node has more outputs than its bodies make."""
@@ -176,13 +175,13 @@ def _loop(around: _Around) -> Control:
     trips = None
     if most is not None and starts and always:
         trips = max(most, 0) if isinstance(most, int) else most if low is not None and low >= 0 else None
-    made = body.results()[1:]
-    around.check(len(made))
+    results = body.results()[1:]
+    around.check(len(results))
     stacked = [
         _stacked(type, stated, 0, trips, runs, around.folder.fresh)
-        for type, stated in zip(made[count:], proto.output[count + 1 :], strict=True)
+        for type, stated in zip(results[count:], proto.output[count + 1 :], strict=True)
     ]
-    return Control((body,), (*(made[:count] if runs else types), *stacked), trips, runs)
+    return Control((body,), (*(results[:count] if runs else types), *stacked), trips, runs)
 
 
 def _scan(around: _Around) -> Control:
@@ -207,15 +206,15 @@ def _scan(around: _Around) -> Control:
         slices[value.name] = type.with_shape(type.shape[:at] + type.shape[at + 1 :])
     initial = [around.type(i) for i in range(count)]
     body, types = _stable(around, slices, proto.input[:count], initial, {}, 0)
-    made = body.results()
-    around.check(len(made))
+    results = body.results()
+    around.check(len(results))
     runs = trips is not None and (least(trips) or 0) >= 1
-    places = _axes(attrs.get("scan_output_axes"), len(made) - count)
+    places = _axes(attrs.get("scan_output_axes"), len(results) - count)
     stacked = [
         _stacked(type, stated, axis, trips, runs, around.folder.fresh)
-        for type, stated, axis in zip(made[count:], proto.output[count:], places, strict=True)
+        for type, stated, axis in zip(results[count:], proto.output[count:], places, strict=True)
     ]
-    return Control((body,), (*(made[:count] if runs else types), *stacked), trips, runs)
+    return Control((body,), (*(results[:count] if runs else types), *stacked), trips, runs)
 
 
 def _axes(given: object, count: int) -> list[int]:
@@ -256,11 +255,11 @@ def _stable(
 
 
 def _known(type: ValueType, stated: ValueInfoProto) -> ValueType:
-    """The type of a state; where nothing is known of it, what the body states but for the shape."""
+    """The type of a state; where nothing is known of it, the type that the body states, without the shape."""
     if type is not UNKNOWN:
         return type
-    found = value_type(stated.type, lambda: Sym.named("?"))
-    return found.with_shape(None) if isinstance(found, TensorType) else found
+    declared = value_type(stated.type, lambda: Sym.named("?"))
+    return declared.with_shape(None) if isinstance(declared, TensorType) else declared
 
 
 def _is_true(graph: Graph) -> bool:
@@ -272,7 +271,7 @@ def _is_true(graph: Graph) -> bool:
 def _stacked(
     made: ValueType, stated: ValueInfoProto, axis: int, trips: Dim | None, runs: bool, fresh: Callable[[], Sym]
 ) -> ValueType:
-    """The type of what all runs make, put together along an axis.
+    """The type of the results of all runs, put together along an axis.
 
     Where none may run, ONNX Runtime goes by the shape that the body states: what it does not state may be anything.
     """
@@ -293,3 +292,48 @@ def _stacked(
         raise _Unknown
     at = axis % (len(shape) + 1)
     return made.with_shape((*shape[:at], fresh() if trips is None else trips, *shape[at:]))
+
+
+def join(a: ValueType, b: ValueType, fresh: Callable[[], Sym]) -> ValueType:
+    """The type of a value that has either of two types: a dim in which they differ is a new one.
+
+    Unknown rank where the ranks differ, unknown where the element types do.
+    """
+    if not isinstance(a, TensorType) or not isinstance(b, TensorType):
+        return a if a == b else UNKNOWN
+    if a.dtype is not b.dtype:
+        return UNKNOWN
+    if a.shape is None or b.shape is None or len(a.shape) != len(b.shape):
+        return a.with_shape(None)
+    return a.with_shape(tuple(x if x == y else fresh() for x, y in zip(a.shape, b.shape, strict=True)))
+
+
+def widened(state: ValueType, made: ValueType, wide: set[str], fresh: Callable[[], Sym]) -> ValueType:
+    """The type of a state before any run, given its type before one run and after that.
+
+    A dim that changes becomes a new one, whose name is added to `wide`; one in `wide` stays, being any dim already. So
+    each dim changes once at most, and then the rank, and repeating this ends.
+    """
+    if not isinstance(state, TensorType) or not isinstance(made, TensorType):
+        return state if state == made else UNKNOWN
+    if state.dtype is not made.dtype:
+        return UNKNOWN
+    if state.shape is None or made.shape is None or len(state.shape) != len(made.shape):
+        return state.with_shape(None)
+    dims: list[Dim] = []
+    for before, after in zip(state.shape, made.shape, strict=True):
+        if before == after or (isinstance(before, Sym) and before.names() & wide):
+            dims.append(before)
+        else:
+            new = fresh()
+            wide |= new.names()
+            dims.append(new)
+    return state.with_shape(tuple(dims))
+
+
+def seen_outside(type: ValueType, names: Collection[str], fresh: Callable[[], Sym]) -> ValueType:
+    """The type as the graph around a body sees it: dims of names that it does not have become new ones."""
+    if not isinstance(type, TensorType) or type.shape is None:
+        return type
+    known = frozenset(names)
+    return type.with_shape(tuple(d if isinstance(d, int) or d.names() <= known else fresh() for d in type.shape))

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from onnx import GraphProto, NodeProto, helper
 
+from eqsat.language.onnx.control.inference import Control
 from eqsat.language.onnx.control.scope import count
 from eqsat.language.onnx.files.protos import attributes, rename_captured, subgraphs
 from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of
-from eqsat.language.terms.constant import Array, Constant
+from eqsat.language.terms import Array, Constant
 
 #: Nodes that a loop may become, those of bodies within it counted.
 MOST_UNROLLED = 64
@@ -78,7 +79,7 @@ class _Unrolled:
         self.constants: dict[str, Constant] = {}
         self.is_loop = node.op_type == "Loop"
         self.scanned = 0 if self.is_loop else int(self.attrs["num_scan_inputs"])
-        #: What comes before the states among the inputs and outputs of the body, and inputs of the node.
+        #: The number of values before the states among the inputs and outputs of the body, and inputs of the node.
         self.own, self.first, self.given = (2, 1, 2) if self.is_loop else (0, 0, 0)
         self.states = len(body.input) - self.own - self.scanned
 
@@ -94,9 +95,9 @@ class _Unrolled:
             names, part = inlined(self.body, given, self.fresh, self.where)
             self.nodes += part.nodes
             self.constants |= part.constants
-            made = [names.get(o.name, o.name) for o in self.body.output[self.first :]]
-            values = made[: self.states]
-            for row, value in zip(rows, made[self.states :], strict=True):
+            results = [names.get(o.name, o.name) for o in self.body.output[self.first :]]
+            values = results[: self.states]
+            for row, value in zip(rows, results[self.states :], strict=True):
                 row.append(value)
         for value, output in zip(values, self.node.output, strict=False):
             if output:
@@ -127,7 +128,7 @@ class _Unrolled:
         return given
 
     def _stack(self, row: Sequence[str], output: str, axis: int) -> None:
-        """Put what the runs made together along a new axis."""
+        """Put the results of all runs together along a new axis."""
         parts = [self.fresh(output) for _ in row]
         axes = [] if self.opset < _AXES_ARE_INPUTS else [self._constant("axis", np.array([axis]))]
         more = {} if axes else {"axes": [axis]}
@@ -136,8 +137,8 @@ class _Unrolled:
         self.nodes.append(helper.make_node("Concat", parts, [output], axis=axis))
 
     def _numbers(self, name: str, count: int) -> list[int]:
-        found = self.attrs.get(name)
-        return [0] * count if found is None else [int(n) for n in found]
+        stated = self.attrs.get(name)
+        return [0] * count if stated is None else [int(n) for n in stated]
 
     def _constant(self, base: str, array: Array) -> str:
         name = self.fresh(base)
@@ -148,16 +149,16 @@ class _Unrolled:
 def inlined(
     body: GraphProto, given: Mapping[str, str], fresh: Callable[[str], str], where: str
 ) -> tuple[dict[str, str], Inlined]:
-    """The nodes of a body with its inputs replaced by values `given`; and what each of its names has become."""
+    """The nodes of a body with its inputs replaced by values `given`, and the new names of its values."""
     external = ExternalData(None)
-    held = {t.name: constant_of(t, f"{where}: initializer {t.name!r}", external) for t in body.initializer}
+    tensors = {t.name: constant_of(t, f"{where}: initializer {t.name!r}", external) for t in body.initializer}
     for sparse in body.sparse_initializer:
         name = sparse.values.name
-        held[name] = dense_of(sparse, f"{where}: sparse initializer {name!r}", external)
-    made = {name for inner in body.node for name in inner.output if name} | set(held)
-    names = {**{name: fresh(name) for name in sorted(made)}, **given}
+        tensors[name] = dense_of(sparse, f"{where}: sparse initializer {name!r}", external)
+    local = {name for inner in body.node for name in inner.output if name} | set(tensors)
+    names = {**{name: fresh(name) for name in sorted(local)}, **given}
     nodes = [_renamed(inner, names) for inner in body.node]
-    return names, Inlined(nodes, {names[name]: constant for name, constant in held.items()})
+    return names, Inlined(nodes, {names[name]: constant for name, constant in tensors.items()})
 
 
 def _renamed(node: NodeProto, names: dict[str, str]) -> NodeProto:
@@ -167,3 +168,24 @@ def _renamed(node: NodeProto, names: dict[str, str]) -> NodeProto:
     copy.output[:] = [names.get(v, v) for v in node.output]
     rename_captured(copy, names)
     return copy
+
+
+def reason_to_stay(node: NodeProto, found: Control | None) -> str | None:
+    """Why an If, Loop or Scan is not replaced by its bodies; None for other operators.
+
+    `found` is what was read of its bodies, which are then optimised as graphs of their own.
+    """
+    if node.op_type not in ("If", "Loop", "Scan") or node.domain not in ("", "ai.onnx"):
+        return None
+    if found is None:
+        return "holds bodies that cannot be typed as graphs of their own"
+    if node.op_type == "If":
+        return "which branch runs is known at run time; each is a graph of its own"
+    nodes = sum(count(body) for body in subgraphs(node))
+    if not isinstance(found.trips, int):
+        return "how often it runs is known at run time; its body is a graph of its own"
+    if found.trips * nodes > MOST_UNROLLED:
+        return (
+            f"more than the {MOST_UNROLLED} nodes that runs may be one after the other; its body is a graph of its own"
+        )
+    return "runs that cannot be one after the other; its body is a graph of its own"

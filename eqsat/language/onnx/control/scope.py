@@ -8,14 +8,11 @@ from dataclasses import dataclass, field
 from onnx import GraphProto, ModelProto, ValueInfoProto, helper
 
 from eqsat.language.onnx.files.protos import free, subgraphs
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms import Array, Constant, Dim, Names, Sym, TensorType, ValueType
 from eqsat.language.terms.formulas import dim_of
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import TensorType, ValueType
 
 #: Nodes of bodies that may be read to type one model: so many, or so many times those that it has. Bodies within bodies
-#: are read as often as each of those around them; what is beyond that has the types that the model states.
+#: are read as often as each of those around them; bodies beyond that have the types that the model states.
 _NODES, _TIMES = 10_000, 8
 
 
@@ -49,7 +46,7 @@ class BodyScope:
     """The graph around a body as it sees it: the types of its own inputs and of the values that it captures, and the
     constants and dims among them.
 
-    A body that is `repeated` runs any number of times: what the model states of shapes in it may hold of one run alone.
+    A body that is `repeated` runs any number of times: shapes that the model states in it may hold of one run alone.
     """
 
     types: Mapping[str, ValueType]
@@ -79,16 +76,16 @@ class BodyScope:
 
 def names_of(types: Iterable[ValueType]) -> frozenset[str]:
     """The names of dims in the shapes of types."""
-    found: set[str] = set()
+    names: set[str] = set()
     for type in types:
         if isinstance(type, TensorType):
             for dim in type.shape or ():
-                found |= dim.names() if isinstance(dim, Sym) else set()
-    return frozenset(found)
+                names |= dim.names() if isinstance(dim, Sym) else set()
+    return frozenset(names)
 
 
 def as_model(body: GraphProto, around: ModelProto) -> ModelProto:
-    """A body as a model of its own: what it captures comes after its own inputs, and every output has its own name."""
+    """A body as a model of its own: captured values come after its own inputs, and every output has its own name."""
     model = ModelProto(ir_version=around.ir_version, opset_import=around.opset_import)
     graph = model.graph
     graph.CopyFrom(body)

@@ -15,10 +15,7 @@ from eqsat.language.onnx.files.protos import captured, names_bound, names_within
 from eqsat.language.onnx.files.tensors import tensor_of
 from eqsat.language.onnx.read.importer import load_body
 from eqsat.language.onnx.write.exporter import assemble
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.names import Names
+from eqsat.language.terms import OPAQUE, Attrs, Constant, Graph, Names, Node, Sym
 
 #: Constants from this size on stand in the outermost graph, where equal ones are one; a node captures at most so many
 #: values for that.
@@ -27,7 +24,7 @@ _OUTSIDE_BYTES, _MOST_CAPTURED = 1 << 10, 512
 
 @dataclass(frozen=True)
 class Site:
-    """A node that holds bodies, with its names those of the graph it stands in, and what was read of it."""
+    """A node that holds bodies, with its names those of the graph it stands in, and the bodies read of it."""
 
     node: Node
     proto: NodeProto
@@ -76,9 +73,9 @@ def sites(graph: Graph, fresh: Callable[[], Sym]) -> Iterator[Site]:
             def read(body: GraphProto, scope: BodyScope) -> Graph:
                 return load_body(body, scope, around, graph.name)
 
-            found = control(proto, origin.opset, folder, budget, read)
-            if found is not None:
-                yield Site(node, proto, found)
+            typed = control(proto, origin.opset, folder, budget, read)
+            if typed is not None:
+                yield Site(node, proto, typed)
         folder.add(node)
         for output in node.outputs:
             if output:
@@ -114,7 +111,7 @@ def written(
 ) -> tuple[GraphProto, dict[str, Constant]]:
     """A graph in the place of a body, under names that nothing else has; and constants for the graph around it.
 
-    What the body states of its inputs and outputs stays. ExportModelError where the opset cannot express the graph.
+    Stated types of its inputs and outputs stay. ExportModelError where the opset cannot express the graph.
     """
     model, tensors = assemble(graph)
     made, own = model.graph, {v.name: names(v.name) for v in body.proto.input}

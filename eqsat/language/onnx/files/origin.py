@@ -7,13 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from eqsat.language.onnx.microsoft.records import FusedRecord
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Constant, Graph
 
 
 @dataclass(frozen=True)
 class SettledControl:
-    """A node of If, Loop or Scan that gave way to what runs in its place, and how many runs of bodies that spares."""
+    """A node of If, Loop or Scan that gave way to its runs as plain nodes, and how many runs of bodies that spares."""
 
     text: str
     runs: int

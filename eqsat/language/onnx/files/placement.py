@@ -36,7 +36,7 @@ def data_place(path: Path) -> Path:
 def replace(path: Path, write: Write, where: str) -> None:
     """Write a file under a temporary name in the same folder, then put it in its place.
 
-    ExportModelError where that fails; what was there before stays.
+    ExportModelError where that fails; the file that was there before stays.
     """
     target = place_of(path)
     with _errors_told(where):

@@ -8,8 +8,8 @@ from typing import Any
 from onnx import AttributeProto, GraphProto, ModelProto, NodeProto, TensorProto, TypeProto, ValueInfoProto
 
 from eqsat.language.onnx.files.tensors import dtype_of, number_of
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.types import UNKNOWN, OpaqueType, TensorType, ValueType
+from eqsat.language.terms import UNKNOWN, Dim, Sym, TensorType, ValueType
+from eqsat.language.terms.types import OpaqueType
 
 FreshDim = Callable[[], Sym]
 DimOfName = Callable[[str], Dim]
@@ -122,11 +122,11 @@ def tensors_within(node: NodeProto) -> Iterator[TensorProto]:
 
 def captured(node: NodeProto) -> list[str]:
     """The outer values that the subgraphs of a node read, each once, in order of their first use."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for graph in subgraphs(node):
         for name in free(graph):
-            found.setdefault(name)
-    return list(found)
+            names.setdefault(name)
+    return list(names)
 
 
 def free(graph: GraphProto) -> Iterator[str]:

@@ -14,7 +14,7 @@ from onnx import ModelProto, defs
 from eqsat.errors import ImportModelError
 from eqsat.language.onnx.files import wire
 from eqsat.language.onnx.files.tensors import ExternalData
-from eqsat.language.terms.constant import Array
+from eqsat.language.terms import Array
 
 OLDEST_OPSET = 7
 #: Raw data from this size on are kept out of protobuf.
@@ -44,15 +44,15 @@ def newest_opset() -> int:
 def read(source: str | Path | ModelProto) -> Source:
     """The model in a file or an object; ImportModelError where it is none, or one of an opset out of range."""
     if isinstance(source, ModelProto):
-        found = _from_proto(source)
+        parsed = _from_proto(source)
     elif isinstance(source, str | Path):
-        found = _from_path(Path(source))
+        parsed = _from_path(Path(source))
     else:
         raise ImportModelError(
             f"a {type(source).__name__} is no model", expected="a path, an onnx.ModelProto, or an eqsat.Graph"
         )
-    _check(found.model, found.where)
-    return found
+    _check(parsed.model, parsed.where)
+    return parsed
 
 
 def _from_proto(model: ModelProto) -> Source:

@@ -8,7 +8,7 @@ from typing import Any
 
 from onnx import defs, helper
 
-from eqsat.language.declaration.spec import REQUIRED, OpSpec
+from eqsat.language.declaration import REQUIRED, OpSpec
 from eqsat.language.ops import OPS
 
 
@@ -37,11 +37,11 @@ def schemas(onnx: str) -> tuple[defs.OpSchema, ...]:
 @cache
 def defaults(onnx: str) -> Mapping[str, Any]:
     """The attributes of an ONNX operator with their defaults, REQUIRED where there is none."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, attribute in schemas(onnx)[-1].attributes.items():
         value = helper.get_attribute_value(attribute.default_value) if attribute.default_value.name else REQUIRED
-        found[name] = value.decode() if isinstance(value, bytes) else value
-    return found
+        values[name] = value.decode() if isinstance(value, bytes) else value
+    return values
 
 
 def is_derived(declared: OpSpec) -> bool:

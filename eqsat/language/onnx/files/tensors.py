@@ -13,8 +13,7 @@ import numpy as np
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
 from eqsat.errors import ImportModelError, first_line
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Array, Constant, DType, TensorType
 
 #: Element types that ONNX packs several to a byte.
 _PACKED = {DType.INT4: 4, DType.UINT4: 4, DType.FLOAT4E2M1: 4, DType.INT2: 2, DType.UINT2: 2}
@@ -219,18 +218,18 @@ _FIELDS = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data
 
 def _from_fields(tensor: TensorProto, type: TensorType, where: str) -> Constant:
     count = math.prod(type.static)
-    held = max(len(getattr(tensor, name)) for name in _FIELDS)
+    stored = max(len(getattr(tensor, name)) for name in _FIELDS)
     complex_parts = 2 if type.dtype in (DType.COMPLEX64, DType.COMPLEX128) else 1
     packed = 8 // _PACKED.get(type.dtype, 8)
-    if held != -(-count * complex_parts // packed):
+    if stored != -(-count * complex_parts // packed):
         raise ImportModelError(
-            f"{held} elements of data for {type}",
+            f"{stored} elements of data for {type}",
             where=where,
             expected=f"{count} elements",
             remedy="export the model again",
         )
     if type.dtype is DType.STRING:
-        # Strings need not be UTF-8; what is not comes back as it was.
+        # Strings need not be UTF-8; others come back as they were.
         texts = [s.decode("utf-8", "surrogateescape") for s in tensor.string_data]
         return Constant.of(np.array(texts, object).reshape(type.static), type.dtype)
     try:

@@ -109,29 +109,29 @@ def without_raw_data(data: memoryview, least: int) -> tuple[bytes, dict[int, tup
 def _graph_without_raw_data(
     data: memoryview, graph: Field, least: int
 ) -> tuple[list[bytes | memoryview], dict[int, tuple[int, int]]]:
-    kept: list[bytes | memoryview] = []
+    pieces: list[bytes | memoryview] = []
     cut: dict[int, tuple[int, int]] = {}
     index = 0
     for field in fields(data, graph.start, graph.end):
         if field.number != GRAPH_INITIALIZER or field.kind != _BYTES:
-            kept.append(data[field.begin : field.end])
-            if len(kept) > _MOST_GRAPH_FIELDS:
+            pieces.append(data[field.begin : field.end])
+            if len(pieces) > _MOST_GRAPH_FIELDS:
                 raise WireError("too many fields in one graph")
             continue
         raw = _raw_data(data, field) if field.end - field.start >= least else None
         if raw is None or raw.end - raw.start < least:
-            kept.append(data[field.begin : field.end])
+            pieces.append(data[field.begin : field.end])
         else:
             cut[index] = (raw.start, raw.end)
-            kept.append(header(GRAPH_INITIALIZER, field.end - field.start - (raw.end - raw.begin)))
-            kept.append(data[field.start : raw.begin])
-            kept.append(data[raw.end : field.end])
+            pieces.append(header(GRAPH_INITIALIZER, field.end - field.start - (raw.end - raw.begin)))
+            pieces.append(data[field.start : raw.begin])
+            pieces.append(data[raw.end : field.end])
         index += 1
-    return kept, cut
+    return pieces, cut
 
 
 def _raw_data(data: memoryview, tensor: Field) -> Field | None:
-    found = [f for f in fields(data, tensor.start, tensor.end) if f.number == TENSOR_RAW_DATA and f.kind == _BYTES]
-    if len(found) > 1:
+    matching = [f for f in fields(data, tensor.start, tensor.end) if f.number == TENSOR_RAW_DATA and f.kind == _BYTES]
+    if len(matching) > 1:
         raise WireError("two raw_data in one tensor")
-    return found[0] if found else None
+    return matching[0] if matching else None

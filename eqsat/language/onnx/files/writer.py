@@ -13,8 +13,7 @@ from eqsat.errors import ExportModelError
 from eqsat.language.onnx.files import wire
 from eqsat.language.onnx.files.placement import data_place, replace, replace_both
 from eqsat.language.onnx.files.tensors import header_of, raw_bytes, stored_bytes
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Constant, DType
 
 #: The largest message protobuf reads.
 MESSAGE_BYTES = (1 << 31) - 1

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from eqsat.language.onnx.fused.operators import DOMAIN
 from eqsat.language.onnx.write.exporter import assemble, origin_of
-from eqsat.language.terms.graph import OPAQUE, Graph
+from eqsat.language.terms import OPAQUE, Graph
 
 
 def for_onnxruntime(graph: Graph) -> Graph:
@@ -30,5 +30,5 @@ def fused_names(graph: Graph) -> list[str]:
 
 def _given(graph: Graph) -> set[str]:
     """Those that the model came with, and that are kept as they are or written back."""
-    kept = {str(n.attrs["op_type"]) for n in graph.nodes if n.op == OPAQUE and n.attrs["domain"] == DOMAIN}
-    return kept | {record.op_type for record in origin_of(graph).records if record.domain == DOMAIN}
+    opaque = {str(n.attrs["op_type"]) for n in graph.nodes if n.op == OPAQUE and n.attrs["domain"] == DOMAIN}
+    return opaque | {record.op_type for record in origin_of(graph).records if record.domain == DOMAIN}

@@ -6,8 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Graph, Node, TensorType
 
 _HEADS_BEFORE_LENGTH = (0, 2, 1, 3)
 
@@ -36,7 +35,7 @@ def joined_heads(graph: Graph, is_fused: Callable[[Node], bool]) -> tuple[Mappin
         for value in node.inputs:
             if value is not None:
                 readers[value].append(node)
-    found: dict[str, Joined] = {}
+    joined: dict[str, Joined] = {}
     after: set[str] = set()
     for node in graph.nodes:
         if node.op != "attention" or not is_fused(node):
@@ -48,27 +47,27 @@ def joined_heads(graph: Graph, is_fused: Callable[[Node], bool]) -> tuple[Mappin
         heads = _heads(graph, node.inputs[0])
         operands = (*sources, *node.inputs[3:])
         one = Joined(Node(node.op, operands, way[-1:], node.attrs, node.name), heads)
-        found[node.outputs[0]] = one
+        joined[node.outputs[0]] = one
         after |= set(way)
-    unread = _no_longer_read(graph, found, readers)
-    found = {value: _packed(graph, one, readers, unread) for value, one in found.items()}
-    return found, frozenset(after | _no_longer_read(graph, found, readers))
+    unread = _no_longer_read(graph, joined, readers)
+    joined = {value: _packed(graph, one, readers, unread) for value, one in joined.items()}
+    return joined, frozenset(after | _no_longer_read(graph, joined, readers))
 
 
 def _packed(graph: Graph, joined: Joined, readers: Mapping[str, list[Node]], unread: Set[str]) -> Joined:
     """The attention with the products that make its operands, where these are of one tensor and read nowhere else."""
     node = joined.node
-    made = [_product(graph, value, readers) for value in node.inputs[:3]]
-    found = [product for product in made if product is not None]
-    if len(found) < 3 or len({source for source, _, _ in found}) > 1:
+    products = [_product(graph, value, readers) for value in node.inputs[:3]]
+    known = [product for product in products if product is not None]
+    if len(known) < 3 or len({source for source, _, _ in known}) > 1:
         return joined
     if not all(reader.outputs[0] in unread for value in node.inputs[:3] for reader in readers[value or ""]):
         return joined
-    biases = tuple(bias for _, _, bias in found if bias is not None)
+    biases = tuple(bias for _, _, bias in known if bias is not None)
     if len(biases) not in (0, 3):
         return joined
-    packed = Node(node.op, (found[0][0], *(None, None), *node.inputs[3:]), node.outputs, node.attrs, node.name)
-    return Joined(packed, joined.heads, tuple(weight for _, weight, _ in found), biases)
+    packed = Node(node.op, (known[0][0], *(None, None), *node.inputs[3:]), node.outputs, node.attrs, node.name)
+    return Joined(packed, joined.heads, tuple(weight for _, weight, _ in known), biases)
 
 
 def _product(graph: Graph, value: str | None, readers: Mapping[str, list[Node]]) -> tuple[str, str, str | None] | None:
@@ -84,11 +83,11 @@ def _product(graph: Graph, value: str | None, readers: Mapping[str, list[Node]])
     if value is None or last is None or last.op != "matmul" or not _is_constant(graph, last.inputs[1], 2):
         return None
     source, weight = last.inputs
-    type, made = graph.type(source or ""), graph.type(last.outputs[0])
-    if source is None or weight is None or not isinstance(type, TensorType) or not isinstance(made, TensorType):
+    type, result = graph.type(source or ""), graph.type(last.outputs[0])
+    if source is None or weight is None or not isinstance(type, TensorType) or not isinstance(result, TensorType):
         return None
     alone = all(v is not None and _only(readers[v]) is not None for v in between)
-    wide = bias is None or graph.constants[bias].type.dims == made.dims[-1:]
+    wide = bias is None or graph.constants[bias].type.dims == result.dims[-1:]
     unseen = set(between).isdisjoint(graph.outputs.values())
     return (source, weight, bias) if alone and wide and unseen and type.shape is not None and type.rank == 3 else None
 
@@ -108,7 +107,7 @@ def _before_split(graph: Graph, value: str | None) -> str | None:
 
 
 def _way_to_join(graph: Graph, node: Node, readers: Mapping[str, list[Node]]) -> tuple[str, str] | None:
-    """The result with its heads moved back, and then joined, where nothing else reads what is on the way."""
+    """The result with its heads moved back, and then joined, where nothing else reads a value on the way."""
     outputs = set(graph.outputs.values())
     moved = _only(readers[node.outputs[0]])
     if moved is None or not _moves_heads(moved) or not outputs.isdisjoint((*node.outputs, *moved.outputs)):
@@ -165,5 +164,5 @@ def _no_longer_read(graph: Graph, found: Mapping[str, Joined], readers: Mapping[
 
 
 def _reads_joined(reader: Node, value: str, found: Mapping[str, Joined]) -> bool:
-    """True if a node is an attention that now reads what this value was split from."""
+    """True if a node is an attention that now reads the tensor that this value was split from."""
     return reader.outputs[0] in found and value not in found[reader.outputs[0]].node.inputs

@@ -1,17 +1,14 @@
-"""ONNX Runtime's operators for what ONNX writes as several: what they take, and how they are written."""
+"""ONNX Runtime's operators that ONNX writes as several: the operands they take, and how they are written."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 
 import numpy as np
 
 from eqsat.language.onnx.write.exporting import ExportTarget
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Constant, DType, TensorType
 
 #: The domain of ONNX Runtime's own operators, and its version.
 DOMAIN, VERSION = "com.microsoft", 1
@@ -60,8 +57,8 @@ def _write_heads(target: ExportTarget) -> None:
     moved = target.make("Transpose", target.input(0), perm=_HEADS_BEFORE_LENGTH)
     others = (*target.inputs[1:3], *_mask(target, ("", "")))
     joined = target.make("Reshape", moved, target.shape((query.dims[0], query.dims[2], heads * width)))
-    made = target.make_fused(DOMAIN, "MultiHeadAttention", joined, *others, **_attributes(target, heads))
-    apart = target.make("Reshape", made, target.shape((query.dims[0], query.dims[2], heads, width)))
+    attended = target.make_fused(DOMAIN, "MultiHeadAttention", joined, *others, **_attributes(target, heads))
+    apart = target.make("Reshape", attended, target.shape((query.dims[0], query.dims[2], heads, width)))
     target.emit("Transpose", apart, perm=_HEADS_BEFORE_LENGTH)
 
 
@@ -102,4 +99,4 @@ def _mask(target: ExportTarget, before: tuple[str, ...]) -> tuple[str, ...]:
     return (*before, mask if dims == wanted else target.make("Expand", mask, target.shape(wanted)))
 
 
-FUSED: Mapping[str, Fused] = MappingProxyType({"attention": Fused("MultiHeadAttention", _takes_heads, _write_heads)})
+FUSED: Mapping[str, Fused] = {"attention": Fused("MultiHeadAttention", _takes_heads, _write_heads)}

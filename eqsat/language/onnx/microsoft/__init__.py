@@ -1,1 +1,1 @@
-"""ONNX Runtime's own operators: what they mean in ours, the types of those kept as they are, and writing them back."""
+"""ONNX Runtime's own operators: their translation to ours and back, and the types of those kept as they are."""

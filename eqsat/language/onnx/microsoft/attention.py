@@ -6,11 +6,10 @@ Queries, keys and values are brought to batch, heads, length, width, and the res
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from eqsat.language.onnx.microsoft import grouped
 from eqsat.language.onnx.read.importing import Call, Importer, Unreadable, Unsupported, integer
-from eqsat.language.terms.dims import Dim, Sym, exact_quotient
+from eqsat.language.terms import Dim, Sym, exact_quotient
 from eqsat.language.terms.masks import lowest
 
 
@@ -96,8 +95,8 @@ def _mask(call: Call, mask: int, bias: int, q: str, k: str) -> str | None:
     added: str | None = None
     if call.has(mask):
         low = call.number(_filter_value(call), dtype)
-        kept = _kept(call, mask, keys, _dims(call, q)[0])
-        added = call.make("where", kept, call.number(0.0, dtype), low)
+        visible = _kept(call, mask, keys, _dims(call, q)[0])
+        added = call.make("where", visible, call.number(0.0, dtype), low)
     if call.attrs.get("unidirectional", 0) and not _may_be_causal(call, mask, bias):
         places = [call.make("iota", size=n, dtype="int64") for n in (_dims(call, q)[2], keys)]
         rows = call.make("reshape", places[0], shape=(_dims(call, q)[2], 1))
@@ -305,16 +304,14 @@ def _decoding(call: Call) -> None:
 
 
 #: Attentions of ONNX's own domain.
-OF_ONNX: Mapping[str, Importer] = MappingProxyType({"Attention": _onnx_attention, "RotaryEmbedding": _onnx_rotary})
+OF_ONNX: Mapping[str, Importer] = {"Attention": _onnx_attention, "RotaryEmbedding": _onnx_rotary}
 
 #: Attentions of ONNX Runtime.
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "Attention": _self_attention,
-        "DecoderMaskedMultiHeadAttention": _decoding,
-        "DecoderMaskedSelfAttention": _decoding,
-        "GroupQueryAttention": grouped.read,
-        "MultiHeadAttention": _multi_head_attention,
-        "RotaryEmbedding": _rotary_by_position,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    "Attention": _self_attention,
+    "DecoderMaskedMultiHeadAttention": _decoding,
+    "DecoderMaskedSelfAttention": _decoding,
+    "GroupQueryAttention": grouped.read,
+    "MultiHeadAttention": _multi_head_attention,
+    "RotaryEmbedding": _rotary_by_position,
+}

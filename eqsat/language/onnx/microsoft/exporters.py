@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 
 from eqsat.language.onnx.microsoft import grouped
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
@@ -28,6 +27,4 @@ def _matmul_packed(target: ExportTarget) -> None:
     )
 
 
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {"grouped_attention": grouped.write, "matmul_packed": _matmul_packed}
-)
+EXPORTS: Mapping[str, Exporter] = {"grouped_attention": grouped.write, "matmul_packed": _matmul_packed}

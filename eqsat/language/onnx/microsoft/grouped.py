@@ -1,6 +1,6 @@
 """ONNX Runtime's GroupQueryAttention, read as one operator and written as it was.
 
-Source: its schema and what the kernel for CPUs computes, both of ONNX Runtime 1.31.
+Source: its schema and the results of the kernel for CPUs, both of ONNX Runtime 1.31.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import numpy as np
 
 from eqsat.language.onnx.read.importing import Call, Unsupported
 from eqsat.language.onnx.write.exporting import ExportTarget
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Dim, DType
 
 #: Operands that are not read, by place: why.
 _REFUSED = {

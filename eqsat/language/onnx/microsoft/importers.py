@@ -1,20 +1,20 @@
 """Import of ONNX Runtime's operators: one table, most entries of a few lines.
 
-Source: ContribOperators.md of ONNX Runtime 1.22, and what 1.31 computes.
+Source: ContribOperators.md of ONNX Runtime 1.22, and results of 1.31.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.onnx.microsoft import attention
+from eqsat.language.onnx.operators import quantised
+from eqsat.language.onnx.operators.derived import GEMM, stated
 from eqsat.language.onnx.operators.import_nn import geometry
-from eqsat.language.onnx.quantised import importers as quantised
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops.quantised.packed import BITS
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, TensorType
 
 #: Operators that ONNX has by the same name and with the same meaning.
 SAME_AS_ONNX = ("GatherND", "Range", "Trilu")
@@ -54,7 +54,7 @@ def _single(call: Call) -> None:
 
 
 def _skipped(call: Call, bias: int, *, name: str = "") -> str:
-    """The sum of the operand, what skips to it, and a bias; it is handed out where an output of its own asks for it."""
+    """The sum of the operand, its skip connection and a bias; handed out where an output of its own asks for it."""
     if call.uses(3):
         name = call.node.output[3]
     total, addend = call.value(0), call.optional(bias)
@@ -154,7 +154,7 @@ _ACTIVATIONS: Mapping[str, tuple[str, Mapping[str, float]]] = {
 
 
 def _activated(call: Call, made: Callable[..., str], values: Mapping[str, Any]) -> None:
-    """Emit an activation, named by the node, of what `made` makes; with none, `made` makes the output itself."""
+    """Emit an activation, named by the node, of the result of `made`; with none, `made` makes the output itself."""
     kind = call.attrs.get("activation", "")
     if kind == "Clip" and len(values) == 2:
         dtype = call.type(0).dtype
@@ -170,16 +170,7 @@ def _fused_gemm(call: Call) -> None:
     attrs = call.attrs
 
     def made() -> str:
-        return call.make(
-            "gemm",
-            call.value(0),
-            call.value(1),
-            call.optional(2),
-            alpha=attrs.get("alpha", 1.0),
-            beta=attrs.get("beta", 1.0),
-            trans_a=bool(attrs.get("transA", 0)),
-            trans_b=bool(attrs.get("transB", 0)),
-        )
+        return call.make("gemm", call.value(0), call.value(1), call.optional(2), **stated(call, "gemm", **GEMM))
 
     given = {n: attrs[f"activation_{n}"] for n in ("alpha", "beta") if f"activation_{n}" in attrs}
     _activated(call, made, given)
@@ -197,7 +188,7 @@ def _fused_conv(call: Call) -> None:
 
 
 def _onnx_quantise(name: str, index: int) -> Importer:
-    """As ONNX has it; before opset 21 that knows fewer element types, and what is made could not be written."""
+    """As ONNX has it; before opset 21 that knows fewer element types, and the result could not be written."""
 
     def translate(call: Call) -> None:
         type = call.type(index) if call.has(index) else TensorType(DType.UINT8, ())
@@ -233,26 +224,24 @@ def _matmul_packed(call: Call) -> None:
 
 
 #: Operators of ONNX's own domain that are read as several of ours, those that ONNX Runtime adds among them.
-OWN: Mapping[str, Importer] = MappingProxyType({"SimplifiedLayerNormalization": _rms_norm, **attention.OF_ONNX})
+OWN: Mapping[str, Importer] = {"SimplifiedLayerNormalization": _rms_norm, **attention.OF_ONNX}
 
 #: ONNX Runtime's operator -> the function that translates a node of it.
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        **attention.IMPORTS,
-        "BiasGelu": _bias_gelu,
-        "DequantizeLinear": _onnx_quantise("DequantizeLinear", 0),
-        "EmbedLayerNormalization": _embed_layer_norm,
-        "FastGelu": _fast_gelu,
-        "FusedConv": _fused_conv,
-        "FusedGemm": _fused_gemm,
-        "FusedMatMul": _fused_matmul,
-        "Gelu": _gelu,
-        "MatMulNBits": _matmul_packed,
-        "QLinearConv": quantised.IMPORTS["QLinearConv"],
-        "QuantizeLinear": _onnx_quantise("QuantizeLinear", 2),
-        "QuickGelu": _quick_gelu,
-        "SkipLayerNormalization": _skip_layer_norm,
-        "SkipSimplifiedLayerNormalization": _skip_rms_norm,
-        "TransposeMatMul": _fused_matmul,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    **attention.IMPORTS,
+    "BiasGelu": _bias_gelu,
+    "DequantizeLinear": _onnx_quantise("DequantizeLinear", 0),
+    "EmbedLayerNormalization": _embed_layer_norm,
+    "FastGelu": _fast_gelu,
+    "FusedConv": _fused_conv,
+    "FusedGemm": _fused_gemm,
+    "FusedMatMul": _fused_matmul,
+    "Gelu": _gelu,
+    "MatMulNBits": _matmul_packed,
+    "QLinearConv": quantised.IMPORTS["QLinearConv"],
+    "QuantizeLinear": _onnx_quantise("QuantizeLinear", 2),
+    "QuickGelu": _quick_gelu,
+    "SkipLayerNormalization": _skip_layer_norm,
+    "SkipSimplifiedLayerNormalization": _skip_rms_norm,
+    "TransposeMatMul": _fused_matmul,
+}

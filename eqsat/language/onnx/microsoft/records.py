@@ -1,4 +1,4 @@
-"""Operators that are read as several of ours, and written as what they were where these came through unchanged."""
+"""Operators that are read as several of ours, and written as the original one where these came through unchanged."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from eqsat.language.ops import OPS
 from eqsat.language.ops.nn.endings import with_activations_apart
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.names import Names, unused
-from eqsat.language.terms.types import UNKNOWN, TensorType, ValueType
+from eqsat.language.terms import OPAQUE, UNKNOWN, Attrs, Constant, Graph, Names, Node, TensorType, ValueType
+from eqsat.language.terms.names import unused
 
 if TYPE_CHECKING:
     from onnx import NodeProto
@@ -49,8 +47,8 @@ def record(
     looked_at: frozenset[str],
 ) -> FusedRecord:
     """The record of a node that was translated; `looked_at` are values whose elements its translation read."""
-    made = {o for n in nodes for o in n.outputs}
-    read = {v for n in nodes for v in n.inputs if v is not None and v not in made}
+    inner = {o for n in nodes for o in n.outputs}
+    read = {v for n in nodes for v in n.inputs if v is not None and v not in inner}
     wanted = {v for v in (*read, *inputs) if v is not None}
     return FusedRecord(
         proto=proto.SerializeToString(deterministic=True),
@@ -74,20 +72,20 @@ def restored(graph: Graph, records: Sequence[FusedRecord]) -> Graph:
     """The graph with every recorded operator in the place of the nodes it was read as, where these are still there.
 
     A region counts as still there where the same operators with the same attributes make the values that the recorded
-    operator made, of operands of the same types, and nothing else reads what is inside.
+    operator made, of operands of the same types, and nothing else reads values inside it.
     """
     if not records:
         return graph
     given, graph = graph, with_activations_apart(graph, _linear(graph))
-    found = [m for m in (_match(graph, r) for r in records) if m is not None]
-    kept = _closed(graph, found)
-    if not kept:
+    matches = [m for m in (_match(graph, r) for r in records) if m is not None]
+    closed = _closed(graph, matches)
+    if not closed:
         return given
     constants, types = dict(graph.constants), dict(graph.types)
-    made = {o: m for m in kept for o in m.outputs.values()}
+    matched = {o: m for m in closed for o in m.outputs.values()}
     place = {o: i for i, n in enumerate(graph.nodes) for o in n.outputs}
-    fused = [(min(place[o] for o in m.outputs.values()), _fused(m, constants, types)) for m in kept]
-    left = [(i, n) for i, n in enumerate(graph.nodes) if not any(o in made for o in n.outputs)]
+    fused = [(min(place[o] for o in m.outputs.values()), _fused(m, constants, types)) for m in closed]
+    left = [(i, n) for i, n in enumerate(graph.nodes) if not any(o in matched for o in n.outputs)]
     try:
         ordered = _ordered([*left, *fused])
     except CycleError:
@@ -97,7 +95,7 @@ def restored(graph: Graph, records: Sequence[FusedRecord]) -> Graph:
 
 @dataclass
 class _Match:
-    """Where the nodes of a record are in a graph: what stands for its values, and which nodes were matched."""
+    """Where the nodes of a record are in a graph: the values that stand for its own, and the matched nodes."""
 
     record: FusedRecord
     values: dict[str, str]
@@ -118,7 +116,7 @@ def _match(graph: Graph, record: FusedRecord) -> _Match | None:
 
 
 def _same(graph: Graph, record: FusedRecord, makers: Mapping[str, Node], old: str, new: str, matched: _Match) -> bool:
-    """True if a value of a graph is made as one of a record was; what was bound on the way stays in `matched`."""
+    """True if a value of a graph is made as one of a record was; bindings made on the way stay in `matched`."""
     if old in matched.values:
         return matched.values[old] == new
     maker = makers.get(old)
@@ -168,7 +166,7 @@ def _same_leaf(graph: Graph, record: FusedRecord, old: str, new: str, matched: _
 def _is_bound(graph: Graph, matched: _Match) -> bool:
     """True if every operand is known: one that the nodes read, a constant that was folded into others, or an input.
 
-    What the nodes do not read makes no difference to what they make; an input of the graph is still there to be named.
+    Other values make no difference to their results; an input of the graph is still there to be named.
     """
     record = matched.record
     for value in record.inputs:
@@ -179,13 +177,13 @@ def _is_bound(graph: Graph, matched: _Match) -> bool:
 
 def _closed(graph: Graph, found: Sequence[_Match]) -> list[_Match]:
     """Those of the matches inside which nothing is read by nodes that stay."""
-    kept, handed_out = list(found), set(graph.outputs.values())
+    closed, handed_out = list(found), set(graph.outputs.values())
     while True:
-        inside = {outputs for m in kept for outputs in m.nodes}
-        left = [m for m in kept if _is_closed(graph, m, inside, handed_out)]
-        if len(left) == len(kept):
+        inside = {outputs for m in closed for outputs in m.nodes}
+        left = [m for m in closed if _is_closed(graph, m, inside, handed_out)]
+        if len(left) == len(closed):
             return left
-        kept = left
+        closed = left
 
 
 def _is_closed(graph: Graph, matched: _Match, inside: set[tuple[str, ...]], handed_out: set[str]) -> bool:
@@ -228,7 +226,7 @@ def _output(value: str, matched: _Match, types: dict[str, ValueType]) -> str:
 
 
 def _linear(graph: Graph) -> Callable[[Node], str]:
-    """Names for what operators make before their activation."""
+    """Names for the values of operators before their activation."""
     names = Names({*graph.types, *graph.constants})
     return lambda node: names(f"{node.outputs[0]}/{node.op}")
 

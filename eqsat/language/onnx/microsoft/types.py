@@ -1,42 +1,29 @@
-"""Types of what ONNX Runtime's operators make where they are kept as they are, of which onnx knows nothing.
+"""Result types of ONNX Runtime's operators that are kept as they are, of which onnx knows nothing.
 
-Source: the shape inference of ONNX Runtime's schemas, compared in the tests with what its kernels return.
+Source: the shape inference of ONNX Runtime's schemas, compared in the tests with the results of its kernels.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from eqsat.language.declaration.spec import normal_axis
-from eqsat.language.onnx.read.importing import Call, Unsupported
+from eqsat.language.declaration import normal_axis
+from eqsat.language.onnx.read.importing import Call, TypeRule, types_by
 from eqsat.language.ops.linear import conv, matmul
-from eqsat.language.terms.dims import Dim, exact_quotient
-from eqsat.language.terms.types import DType, Shape, TensorType, ValueType, broadcast_shapes
-
-#: The types of a node's outputs in order; fewer than it has where those at the end are not known.
-Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]
+from eqsat.language.terms import Dim, DType, Shape, TensorType, ValueType, broadcast_shapes, exact_quotient
 
 
 def result_types(call: Call) -> Mapping[str, ValueType]:
     """The types of the outputs of a node of ONNX Runtime's domain, as far as the table has them."""
-    rule = TYPES.get(call.node.op_type)
-    if rule is None or call.node.domain != ("" if call.node.op_type in _OF_ONNX else "com.microsoft"):
-        return {}
-    try:
-        found = rule(call)
-    except (Unsupported, KeyError, IndexError, ValueError, TypeError):
-        # What is malformed is left to ONNX Runtime: nothing here rests on the type of it.
-        return {}
-    return {o: t for o, t in zip(call.node.output, found, strict=False) if o}
+    domain = "" if call.node.op_type in _OF_ONNX else "com.microsoft"
+    return types_by(TYPES.get(call.node.op_type) if call.node.domain == domain else None, call)
 
 
 #: Operators that ONNX Runtime adds to ONNX's own domain.
 _OF_ONNX = ("SimplifiedLayerNormalization",)
 
 
-def _like(*indices: int) -> Rule:
+def _like(*indices: int) -> TypeRule:
     def rule(call: Call) -> list[ValueType]:
         return [call.type(i) for i in indices]
 
@@ -47,14 +34,14 @@ def _of(call: Call, dtype: DType | int, shape: Shape | None) -> TensorType:
     return TensorType(call.type(dtype).dtype if isinstance(dtype, int) else dtype, shape)
 
 
-def _broadcast(dtype: int, *indices: int) -> Rule:
+def _broadcast(dtype: int, *indices: int) -> TypeRule:
     def rule(call: Call) -> list[ValueType]:
         return [_of(call, dtype, broadcast_shapes(*(call.shape(i) for i in indices)))]
 
     return rule
 
 
-def _product(left: int, right: int, dtype: DType | int = 0) -> Rule:
+def _product(left: int, right: int, dtype: DType | int = 0) -> TypeRule:
     """A matrix product, whose sides are turned where transA and transB say so."""
 
     def rule(call: Call) -> list[ValueType]:
@@ -62,8 +49,8 @@ def _product(left: int, right: int, dtype: DType | int = 0) -> Rule:
             TensorType(DType.FLOAT32, _turned(call.shape(i), bool(call.attrs.get(name, 0))))
             for i, name in ((left, "transA"), (right, "transB"))
         ]
-        (made,) = matmul.infer(sides, matmul.complete({}))
-        return [_of(call, dtype, made.shape)]
+        (result,) = matmul.infer(sides, matmul.complete({}))
+        return [_of(call, dtype, result.shape)]
 
     return rule
 
@@ -76,7 +63,7 @@ def _gemm(call: Call) -> list[ValueType]:
     return [_of(call, 8 if call.has(8) else DType.FLOAT32, _product(0, 3)(call)[0].shape)]  # type: ignore[union-attr]
 
 
-def _columns(name: str) -> Rule:
+def _columns(name: str) -> TypeRule:
     """The rows of the first operand, and as many columns as an attribute says."""
 
     def rule(call: Call) -> list[ValueType]:
@@ -93,11 +80,11 @@ def _normalised(call: Call) -> list[ValueType]:
     return [x, *sums]
 
 
-def _embedded(words: int, dtype: DType | int) -> Rule:
+def _embedded(words: int, dtype: DType | int) -> TypeRule:
     def rule(call: Call) -> list[ValueType]:
         batch, length = call.shape(0)
-        made = _of(call, dtype, (batch, length, call.shape(words)[1]))
-        return [made, TensorType(DType.INT32, (batch,)), made]
+        result = _of(call, dtype, (batch, length, call.shape(words)[1]))
+        return [result, TensorType(DType.INT32, (batch,)), result]
 
     return rule
 
@@ -117,7 +104,7 @@ def _global_pool(call: Call) -> list[ValueType]:
     return [_of(call, 0, (batch, *ones, rest[-1]) if call.attrs.get("channels_last", 0) else (batch, rest[0], *ones))]
 
 
-def _rank_of(index: int, dtype: DType | int | None = None) -> Rule:
+def _rank_of(index: int, dtype: DType | int | None = None) -> TypeRule:
     """A tensor of the rank and first dim of an operand; of the rest nothing is known."""
 
     def rule(call: Call) -> list[ValueType]:
@@ -243,7 +230,7 @@ def _crops(call: Call) -> list[ValueType]:
     return [_of(call, 0, (call.shape(1)[0], call.shape(0)[1], height, width))]
 
 
-def _found(beams: bool) -> Rule:
+def _found(beams: bool) -> TypeRule:
     def rule(call: Call) -> list[ValueType]:
         batch: Dim = call.shape(0)[0]
         shape: Shape = (batch, *((call.fresh_dim(),) if beams else ()), call.fresh_dim())
@@ -281,57 +268,55 @@ _SAME = (
 )
 
 #: Operator of ONNX Runtime -> the types of its results.
-TYPES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **dict.fromkeys(_SAME, _like(0)),
-        "Attention": _attention,
-        "BeamSearch": _found(beams=True),
-        "BiasDropout": _dropped,
-        "BiasSplitGelu": _split_gelu,
-        "CDist": _distances,
-        "CropAndResize": _crops,
-        "DecoderMaskedMultiHeadAttention": _decoding,
-        "DequantizeLinear": _dequantised,
-        "DynamicQuantizeMatMul": _product(0, 1),
-        "EmbedLayerNormalization": _embedded(2, 2),
-        "ExpandDims": _expanded,
-        "FusedConv": _fused_conv,
-        "FusedGemm": _product(0, 1),
-        "FusedMatMul": _product(0, 1),
-        "FusedMatMulActivation": _product(0, 1),
-        "GatherBlockQuantized": _gathered,
-        "GemmFastGelu": _product(0, 1),
-        "GreedySearch": _found(beams=False),
-        "GroupQueryAttention": _grouped,
-        "IsAllFinite": _finite,
-        "MatMulBnb4": _columns("N"),
-        "MatMulIntegerToFloat": _product(0, 1, 2),
-        "MatMulNBits": _columns("N"),
-        "MultiHeadAttention": _heads,
-        "MurmurHash3": _hashed,
-        "NGramRepeatBlock": _like(1),
-        "NhwcConv": _rank_of(0),
-        "NhwcFusedConv": _rank_of(0),
-        "NhwcMaxPool": _rank_of(0),
-        "Pad": _rank_of(0),
-        "QAttention": _quantised_attention,
-        "QEmbedLayerNormalization": _embedded(2, DType.FLOAT32),
-        "QGemm": _gemm,
-        "QLinearAdd": _broadcast(0, 0, 3),
-        "QLinearAveragePool": _rank_of(0),
-        "QLinearConcat": _concatenated,
-        "QLinearConv": _rank_of(0, 7),
-        "QLinearGlobalAveragePool": _global_pool,
-        "QLinearMul": _broadcast(0, 0, 3),
-        "QLinearReduceMean": _reduced,
-        "QLinearWhere": _broadcast(1, 0, 1, 4),
-        "QuantizeLinear": _quantised,
-        "Sampling": _found(beams=False),
-        "SimplifiedLayerNormalization": _normalised,
-        "SkipGroupNorm": lambda call: [call.type(0), call.type(0)],
-        "SkipLayerNormalization": _normalised,
-        "SkipSimplifiedLayerNormalization": _normalised,
-        "TransposeMatMul": _product(0, 1),
-        "Unique": _unique,
-    }
-)
+TYPES: Mapping[str, TypeRule] = {
+    **dict.fromkeys(_SAME, _like(0)),
+    "Attention": _attention,
+    "BeamSearch": _found(beams=True),
+    "BiasDropout": _dropped,
+    "BiasSplitGelu": _split_gelu,
+    "CDist": _distances,
+    "CropAndResize": _crops,
+    "DecoderMaskedMultiHeadAttention": _decoding,
+    "DequantizeLinear": _dequantised,
+    "DynamicQuantizeMatMul": _product(0, 1),
+    "EmbedLayerNormalization": _embedded(2, 2),
+    "ExpandDims": _expanded,
+    "FusedConv": _fused_conv,
+    "FusedGemm": _product(0, 1),
+    "FusedMatMul": _product(0, 1),
+    "FusedMatMulActivation": _product(0, 1),
+    "GatherBlockQuantized": _gathered,
+    "GemmFastGelu": _product(0, 1),
+    "GreedySearch": _found(beams=False),
+    "GroupQueryAttention": _grouped,
+    "IsAllFinite": _finite,
+    "MatMulBnb4": _columns("N"),
+    "MatMulIntegerToFloat": _product(0, 1, 2),
+    "MatMulNBits": _columns("N"),
+    "MultiHeadAttention": _heads,
+    "MurmurHash3": _hashed,
+    "NGramRepeatBlock": _like(1),
+    "NhwcConv": _rank_of(0),
+    "NhwcFusedConv": _rank_of(0),
+    "NhwcMaxPool": _rank_of(0),
+    "Pad": _rank_of(0),
+    "QAttention": _quantised_attention,
+    "QEmbedLayerNormalization": _embedded(2, DType.FLOAT32),
+    "QGemm": _gemm,
+    "QLinearAdd": _broadcast(0, 0, 3),
+    "QLinearAveragePool": _rank_of(0),
+    "QLinearConcat": _concatenated,
+    "QLinearConv": _rank_of(0, 7),
+    "QLinearGlobalAveragePool": _global_pool,
+    "QLinearMul": _broadcast(0, 0, 3),
+    "QLinearReduceMean": _reduced,
+    "QLinearWhere": _broadcast(1, 0, 1, 4),
+    "QuantizeLinear": _quantised,
+    "Sampling": _found(beams=False),
+    "SimplifiedLayerNormalization": _normalised,
+    "SkipGroupNorm": lambda call: [call.type(0), call.type(0)],
+    "SkipLayerNormalization": _normalised,
+    "SkipSimplifiedLayerNormalization": _normalised,
+    "TransposeMatMul": _product(0, 1),
+    "Unique": _unique,
+}

@@ -1,1 +1,1 @@
-"""Operators of ai.onnx.ml: what those that are arithmetic mean in ours, and the types of the others."""
+"""Operators of ai.onnx.ml: the translation of those that are arithmetic, and the types of the others."""

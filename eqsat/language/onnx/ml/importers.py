@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 
 def _rows(call: Call) -> int:
@@ -52,7 +51,7 @@ def _linear_regressor(call: Call) -> None:
     return call.emit("gemm", call.value(0), weight, call.number(offsets, DType.FLOAT32))
 
 
-#: What ONNX Runtime makes of the scores, where there are two or more; the label is that of the greatest before.
+#: Operators that ONNX Runtime applies to two or more scores; the label is that of the greatest before.
 _SCORES: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "NONE": ("identity", {}),
     "SOFTMAX": ("softmax", {"axis": 1}),
@@ -115,10 +114,10 @@ def _imputer(call: Call) -> None:
         raise Unsupported("nothing to impute")
     replaced = call.attrs.get(f"replaced_value_{kind}", 0)
     if isinstance(replaced, float) and math.isnan(replaced):
-        found = call.make("isnan", x)
+        missing = call.make("isnan", x)
     else:
-        found = call.make("equal", x, call.number(replaced, dtype))
-    call.emit("where", found, _numbers(call, imputed, dtype), x)
+        missing = call.make("equal", x, call.number(replaced, dtype))
+    call.emit("where", missing, _numbers(call, imputed, dtype), x)
 
 
 def _normalizer(call: Call) -> None:
@@ -161,15 +160,13 @@ def _feature_vectorizer(call: Call) -> None:
 
 
 #: Operator of ai.onnx.ml -> the function that translates a node of it.
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "ArrayFeatureExtractor": _array_feature_extractor,
-        "Binarizer": _binarizer,
-        "FeatureVectorizer": _feature_vectorizer,
-        "Imputer": _imputer,
-        "LinearClassifier": _linear_classifier,
-        "LinearRegressor": _linear_regressor,
-        "Normalizer": _normalizer,
-        "Scaler": _scaler,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    "ArrayFeatureExtractor": _array_feature_extractor,
+    "Binarizer": _binarizer,
+    "FeatureVectorizer": _feature_vectorizer,
+    "Imputer": _imputer,
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": _linear_regressor,
+    "Normalizer": _normalizer,
+    "Scaler": _scaler,
+}

@@ -1,51 +1,19 @@
-"""Types of what operators of ai.onnx.ml make where they are kept as they are, and why they are.
+"""Result types of operators of ai.onnx.ml that are kept as they are.
 
-Source: what ONNX Runtime's kernels return; onnx infers few of them.
+Source: results of ONNX Runtime's kernels; onnx infers few of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TypeAlias
+from collections.abc import Mapping
 
-from eqsat.language.onnx.read.importing import Call, Unsupported
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.types import DType, TensorType, ValueType
-
-Rule: TypeAlias = Callable[[Call], Sequence[ValueType]]
-
-_TREES = "compares features along trees, which no sum or product stands for"
-_KERNELS = "compares features with support vectors, in a kernel of its own"
-_TABLE = "looks elements up in a table of its attributes"
-_MAPS = "reads or makes maps, which are no tensors"
-
-#: Why an operator is kept as it is, by domain and name.
-REASONS: Mapping[tuple[str, str], str] = MappingProxyType(
-    {
-        ("ai.onnx.ml", name): reason
-        for reason, names in (
-            (_TREES, ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")),
-            (_KERNELS, ("SVMClassifier", "SVMRegressor")),
-            (_TABLE, ("CategoryMapper", "LabelEncoder", "OneHotEncoder")),
-            (_MAPS, ("CastMap", "DictVectorizer", "ZipMap")),
-        )
-        for name in names
-    }
-)
+from eqsat.language.onnx.read.importing import Call, TypeRule, types_by
+from eqsat.language.terms import Dim, DType, TensorType, ValueType
 
 
 def result_types(call: Call) -> Mapping[str, ValueType]:
     """The types of the outputs of a node of ai.onnx.ml, as far as the table has them."""
-    rule = TYPES.get(call.node.op_type) if call.node.domain == "ai.onnx.ml" else None
-    if rule is None:
-        return {}
-    try:
-        found = rule(call)
-    except (Unsupported, KeyError, IndexError, ValueError, TypeError):
-        # What is malformed is left to ONNX Runtime: nothing here rests on the type of it.
-        return {}
-    return {o: t for o, t in zip(call.node.output, found, strict=False) if o}
+    return types_by(TYPES.get(call.node.op_type) if call.node.domain == "ai.onnx.ml" else None, call)
 
 
 def _batch(call: Call) -> Dim:
@@ -80,7 +48,7 @@ def _svm_classifier(call: Call) -> list[ValueType]:
     return [TensorType(dtype, (batch,)), TensorType(DType.FLOAT32, (batch, call.fresh_dim()))]
 
 
-def _regressor(name: str, default: int) -> Rule:
+def _regressor(name: str, default: int) -> TypeRule:
     def rule(call: Call) -> list[ValueType]:
         return [TensorType(DType.FLOAT32, (_batch(call), int(call.attrs.get(name, default))))]
 
@@ -98,15 +66,15 @@ def _one_hot(call: Call) -> list[ValueType]:
 
 def _encoded(call: Call) -> list[ValueType]:
     kinds = {"values_strings": DType.STRING, "values_int64s": DType.INT64, "values_floats": DType.FLOAT32}
-    found = [dtype for name, dtype in kinds.items() if call.attrs.get(name)]
+    dtypes = [dtype for name, dtype in kinds.items() if call.attrs.get(name)]
     if "classes_strings" in call.attrs:  # the first version: between labels and their places
-        found = [DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING]
-    return [TensorType(found[0], call.type(0).shape)]
+        dtypes = [DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING]
+    return [TensorType(dtypes[0], call.type(0).shape)]
 
 
 def _mapped(call: Call) -> list[ValueType]:
-    made = DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING
-    return [TensorType(made, call.type(0).shape)]
+    dtype = DType.INT64 if call.type(0).dtype is DType.STRING else DType.STRING
+    return [TensorType(dtype, call.type(0).shape)]
 
 
 def _floats(call: Call) -> list[ValueType]:
@@ -118,21 +86,19 @@ def _same(call: Call) -> list[ValueType]:
 
 
 #: Operator of ai.onnx.ml -> the types of its results.
-TYPES: Mapping[str, Rule] = MappingProxyType(
-    {
-        "Binarizer": _same,
-        "CategoryMapper": _mapped,
-        "Imputer": _same,
-        "LabelEncoder": _encoded,
-        "LinearClassifier": _linear_classifier,
-        "LinearRegressor": _regressor("targets", 1),
-        "Normalizer": _floats,
-        "OneHotEncoder": _one_hot,
-        "SVMClassifier": _svm_classifier,
-        "SVMRegressor": _regressor("", 1),
-        "Scaler": _floats,
-        "TreeEnsemble": _tree_ensemble,
-        "TreeEnsembleClassifier": _tree_classifier,
-        "TreeEnsembleRegressor": _regressor("n_targets", 1),
-    }
-)
+TYPES: Mapping[str, TypeRule] = {
+    "Binarizer": _same,
+    "CategoryMapper": _mapped,
+    "Imputer": _same,
+    "LabelEncoder": _encoded,
+    "LinearClassifier": _linear_classifier,
+    "LinearRegressor": _regressor("targets", 1),
+    "Normalizer": _floats,
+    "OneHotEncoder": _one_hot,
+    "SVMClassifier": _svm_classifier,
+    "SVMRegressor": _regressor("", 1),
+    "Scaler": _floats,
+    "TreeEnsemble": _tree_ensemble,
+    "TreeEnsembleClassifier": _tree_classifier,
+    "TreeEnsembleRegressor": _regressor("n_targets", 1),
+}

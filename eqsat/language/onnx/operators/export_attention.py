@@ -6,12 +6,12 @@ import numpy as np
 
 from eqsat.language.graphs.attending import attends
 from eqsat.language.onnx.write.exporting import ExportTarget
+from eqsat.language.terms import DType
 from eqsat.language.terms.masks import lowest
-from eqsat.language.terms.types import DType
 
 
 def write_attention(target: ExportTarget) -> None:
-    """Write ONNX's operator where that is what the node means, else products and a softmax.
+    """Write ONNX's operator where it means the same, else products and a softmax.
 
     Products of queries and keys count as finite, so that only masks hide all keys from a query.
     """
@@ -32,13 +32,13 @@ def write_attention(target: ExportTarget) -> None:
     turned = target.make("Transpose", target.input(1), perm=[0, 1, 3, 2])
     scores = target.make("MatMul", target.input(0), turned)
     scores = target.make("Mul", scores, target.number(factor, dtype))
-    kept = _kept(target) if causal or _has_boolean_mask(target) else ""
+    visible = _kept(target) if causal or _has_boolean_mask(target) else ""
     if target.input(3) and not _has_boolean_mask(target):
         scores = target.make("Add", scores, target.input(3))
-    if kept:
-        scores = target.make("Where", kept, scores, target.number(-np.inf, dtype))
+    if visible:
+        scores = target.make("Where", visible, scores, target.number(-np.inf, dtype))
     shares = target.make("Softmax", scores, axis=3)
-    guard = _guard(target, kept) if hidden == "zero" else ""
+    guard = _guard(target, visible) if hidden == "zero" else ""
     if guard:
         # Softmax makes NaN of minus infinities alone.
         shares = target.make("Where", guard, shares, target.number(0.0, dtype))
@@ -70,7 +70,7 @@ def _mask(target: ExportTarget) -> str | None:
 
 
 def _spread(target: ExportTarget) -> str:
-    """The mask with an axis of queries and one of keys; ONNX Runtime 1.31 refuses what has less, or 1 of either.
+    """The mask with an axis of queries and one of keys; ONNX Runtime 1.31 refuses others, or 1 of either.
 
     ONNX itself takes a mask for fewer keys than there are as one that hides the others.
     """

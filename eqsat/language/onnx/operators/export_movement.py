@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.onnx.files.tensors import number_of
+from eqsat.language.onnx.operators.derived import export_same
 from eqsat.language.onnx.operators.export_reshape import emit_fill, export_reshape, make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Dim, DType, Sym
 
 _TO_THE_END = np.iinfo(np.int64).max
 _TO_THE_BEGIN = np.iinfo(np.int64).min + 1
 
 
-def _transpose(target: ExportTarget) -> None:
-    target.emit("Transpose", target.input(0), perm=target.attrs["perm"])
-
-
-def _concat(target: ExportTarget) -> None:
-    target.emit("Concat", *target.inputs, axis=_axis(target))
+def _along_axis(target: ExportTarget) -> None:
+    target.emit(target.onnx, *target.inputs, axis=_axis(target))
 
 
 def _axis(target: ExportTarget) -> int:
@@ -63,7 +58,7 @@ def _slice(target: ExportTarget) -> None:
 
 
 def _end(end: Dim, dim: Dim | None, step: int) -> Dim:
-    """An end as ONNX wants it, which clips what lies beyond the dim."""
+    """An end as ONNX wants it, which clips to the dim."""
     if step < 0:
         return _before(end, dim)
     if dim is not None and end == dim and isinstance(end, Sym):
@@ -141,43 +136,26 @@ def _expand(target: ExportTarget) -> None:
     target.emit("Expand", target.input(0), target.shape(dims))
 
 
-def _gather(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        target.emit(op_type, *target.inputs, axis=_axis(target))
-
-    return write
-
-
 def _gather_nd(target: ExportTarget) -> None:
-    batch = target.attrs["batch_dims"]
-    if batch:
+    if target.attrs["batch_dims"]:
         target.needs(12, "batch_dims")
-    target.emit("GatherND", *target.inputs, **({"batch_dims": batch} if batch else {}))
+    export_same(target)
 
 
-def _scatter(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        reduction = target.attrs["reduction"]
-        attrs: dict[str, Any] = {"axis": _axis(target)} if "axis" in target.attrs else {}
-        if reduction != "none":
-            target.needs(16 if reduction in ("add", "mul") else 18, f"reduction {reduction!r}")
-            attrs["reduction"] = reduction
-        older = op_type == "ScatterElements" and not target.knows(op_type)
-        target.emit("Scatter" if older else op_type, *target.inputs, **attrs)
-
-    return write
+def _scatter(target: ExportTarget) -> None:
+    reduction = target.attrs["reduction"]
+    attrs: dict[str, Any] = {"axis": _axis(target)} if "axis" in target.attrs else {}
+    if reduction != "none":
+        target.needs(16 if reduction in ("add", "mul") else 18, f"reduction {reduction!r}")
+        attrs["reduction"] = reduction
+    older = target.onnx == "ScatterElements" and not target.knows("ScatterElements")
+    target.emit("Scatter" if older else target.onnx, *target.inputs, **attrs)
 
 
 def _depth_to_space(target: ExportTarget) -> None:
-    mode = target.attrs["mode"]
-    if mode != "DCR":
-        target.needs(11, f"mode {mode}")
-    extra = {"mode": mode} if mode != "DCR" else {}
-    target.emit("DepthToSpace", target.input(0), blocksize=target.attrs["blocksize"], **extra)
-
-
-def _space_to_depth(target: ExportTarget) -> None:
-    target.emit("SpaceToDepth", target.input(0), blocksize=target.attrs["blocksize"])
+    if target.attrs["mode"] != "DCR":
+        target.needs(11, f"mode {target.attrs['mode']}")
+    export_same(target)
 
 
 def _trilu(target: ExportTarget) -> None:
@@ -225,27 +203,23 @@ def _enlarge(target: ExportTarget) -> None:
     emit_pad(target, [0, 0, *borders, 0, 0, *borders], 0.0)
 
 
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {
-        "Concat": _concat,
-        "DepthToSpace": _depth_to_space,
-        "enlarge": _enlarge,
-        "Expand": _expand,
-        "fill": _fill,
-        "Gather": _gather("Gather"),
-        "GatherElements": _gather("GatherElements"),
-        "GatherND": _gather_nd,
-        "iota": _iota,
-        "Pad": _pad,
-        "Reshape": export_reshape,
-        "ScatterElements": _scatter("ScatterElements"),
-        "ScatterND": _scatter("ScatterND"),
-        "Shape": _shape,
-        "Slice": _slice,
-        "SpaceToDepth": _space_to_depth,
-        "Split": _split,
-        "Tile": _tile,
-        "Transpose": _transpose,
-        "Trilu": _trilu,
-    }
-)
+EXPORTS: Mapping[str, Exporter] = {
+    "Concat": _along_axis,
+    "DepthToSpace": _depth_to_space,
+    "enlarge": _enlarge,
+    "Expand": _expand,
+    "fill": _fill,
+    "Gather": _along_axis,
+    "GatherElements": _along_axis,
+    "GatherND": _gather_nd,
+    "iota": _iota,
+    "Pad": _pad,
+    "Reshape": export_reshape,
+    "ScatterElements": _scatter,
+    "ScatterND": _scatter,
+    "Shape": _shape,
+    "Slice": _slice,
+    "Split": _split,
+    "Tile": _tile,
+    "Trilu": _trilu,
+}

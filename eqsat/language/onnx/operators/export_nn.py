@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -17,9 +16,7 @@ from eqsat.language.onnx.operators.export_reshape import make_reshape
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops import OPS
 from eqsat.language.ops.windows import conv_geometry
-from eqsat.language.terms.dims import product
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, DType, Graph, Node, TensorType, product
 
 
 def window_attrs(target: ExportTarget, kernel: tuple[Any, ...]) -> dict[str, Any]:
@@ -34,41 +31,36 @@ def window_attrs(target: ExportTarget, kernel: tuple[Any, ...]) -> dict[str, Any
     return values
 
 
-def _conv(target: ExportTarget) -> None:
-    values = window_attrs(target, (target.type(1).shape or ())[2:])
-    if target.attrs["group"] != 1:
-        values["group"] = target.attrs["group"]
-    if target.attrs["activation"] == "relu":
+def write_conv(target: ExportTarget, filters: int = 1) -> None:
+    """Write a convolution whose filters are the operand at an index."""
+    attrs = target.attrs
+    values = window_attrs(target, (target.type(filters).shape or ())[2:])
+    if attrs["group"] != 1:
+        values["group"] = attrs["group"]
+    if any(attrs.get("output_padding", ())):
+        values["output_padding"] = attrs["output_padding"]
+    if attrs.get("activation") == "relu":
         return target.emit("Relu", target.make("Conv", *target.inputs, **values))
-    return target.emit("Conv", *target.inputs, **values)
+    return target.emit(target.onnx, *target.inputs, **values)
 
 
-def _conv_transpose(target: ExportTarget) -> None:
-    values = window_attrs(target, (target.type(1).shape or ())[2:])
-    if target.attrs["group"] != 1:
-        values["group"] = target.attrs["group"]
-    if any(target.attrs["output_padding"]):
-        values["output_padding"] = target.attrs["output_padding"]
-    target.emit("ConvTranspose", *target.inputs, **values)
+#: The opsets from which on pools have dilations, and a number of windows that is rounded up.
+_DILATED, _CEILED = {"MaxPool": 10, "LpPool": 18, "AveragePool": 19}, {"MaxPool": 10, "LpPool": 18, "AveragePool": 10}
 
 
-def _pool(op_type: str) -> Exporter:
-    dilated = {"MaxPool": 10, "LpPool": 18}.get(op_type, 19)
-
-    def write(target: ExportTarget) -> None:
-        values = window_attrs(target, target.attrs["kernel"])
-        if "dilations" in values:
-            target.needs(dilated, "dilations")
-        if target.attrs["ceil_mode"] and not _by_padding(target, values):
-            target.needs(18 if op_type == "LpPool" else 10, "ceil_mode")
-            values["ceil_mode"] = 1
-        if op_type == "LpPool":
-            values["p"] = target.attrs["p"]
-        if target.attrs.get("count_include_pad"):
-            values["count_include_pad"] = 1
-        target.emit(op_type, target.input(0), **values)
-
-    return write
+def _pool(target: ExportTarget) -> None:
+    op_type, attrs = target.onnx, target.attrs
+    values = window_attrs(target, attrs["kernel"])
+    if "dilations" in values:
+        target.needs(_DILATED[op_type], "dilations")
+    if attrs["ceil_mode"] and not _by_padding(target, values):
+        target.needs(_CEILED[op_type], "ceil_mode")
+        values["ceil_mode"] = 1
+    if op_type == "LpPool":
+        values["p"] = attrs["p"]
+    if attrs.get("count_include_pad"):
+        values["count_include_pad"] = 1
+    target.emit(op_type, target.input(0), **values)
 
 
 def _by_padding(target: ExportTarget, values: dict[str, Any]) -> bool:
@@ -79,11 +71,11 @@ def _by_padding(target: ExportTarget, values: dict[str, Any]) -> bool:
     """
     if target.type(0).shape is None or target.result(0).shape is None:
         return False
-    attrs, sizes, made = target.attrs, target.type(0).dims[2:], target.result(0).dims[2:]
+    attrs, sizes, counts = target.attrs, target.type(0).dims[2:], target.result(0).dims[2:]
     strides, dilations, pads = conv_geometry(attrs, len(sizes))
     begins, ends = pads[: len(sizes)], pads[len(sizes) :]
     misread, further = False, []
-    for i, (size, count) in enumerate(zip(sizes, made, strict=True)):
+    for i, (size, count) in enumerate(zip(sizes, counts, strict=True)):
         if not isinstance(size, int) or not isinstance(count, int):
             return False
         room = size + begins[i] - dilations[i] * (attrs["kernel"][i] - 1) - 1
@@ -109,9 +101,9 @@ def with_flat_distributions(graph: Graph, opset: int) -> Graph:
     """
     if opset >= 13:
         return graph
-    made = {o: n for n in graph.nodes for o in n.outputs}
+    makers = {o: n for n in graph.nodes for o in n.outputs}
     reads = Counter(v for n in graph.nodes for v in n.inputs) + Counter(graph.outputs.values())
-    flat = {id(n): found for n in graph.nodes if (found := _flat(graph, n, made, reads)) is not None}
+    flat = {id(n): joined for n in graph.nodes if (joined := _flat(graph, n, makers, reads)) is not None}
     if not flat:
         return graph
     return replace(graph, nodes=tuple(flat.get(id(n), n) for n in graph.nodes)).without_dead()
@@ -138,74 +130,55 @@ def _flat(graph: Graph, back: Node, made: Mapping[str, Node], reads: Mapping[str
     return None
 
 
-def _softmax(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        axis, shape = target.attrs["axis"], target.type(0).dims
-        axis += len(shape) if axis < 0 else 0
-        if target.opset >= 13 or _FLAT in target.attrs or all(d == 1 for d in shape[axis + 1 :]):
-            return target.emit(op_type, target.input(0), axis=axis)
-        # Before opset 13 everything from the axis on is one distribution: bring the axis to the end.
-        perm = [*(i for i in range(len(shape)) if i != axis), axis]
-        moved = target.make("Transpose", target.input(0), perm=perm)
-        made = target.make(op_type, moved, axis=len(shape) - 1)
-        return target.emit("Transpose", made, perm=[int(i) for i in np.argsort(perm)])
-
-    return write
+def _softmax(target: ExportTarget) -> None:
+    axis, shape = target.attrs["axis"], target.type(0).dims
+    axis += len(shape) if axis < 0 else 0
+    if target.opset >= 13 or _FLAT in target.attrs or all(d == 1 for d in shape[axis + 1 :]):
+        return target.emit(target.onnx, target.input(0), axis=axis)
+    # Before opset 13 everything from the axis on is one distribution: bring the axis to the end.
+    perm = [*(i for i in range(len(shape)) if i != axis), axis]
+    moved = target.make("Transpose", target.input(0), perm=perm)
+    shares = target.make(target.onnx, moved, axis=len(shape) - 1)
+    return target.emit("Transpose", shares, perm=[int(i) for i in np.argsort(perm)])
 
 
-def _global_pool(op_type: str, reduction: str) -> Exporter:
+def _global_pool(target: ExportTarget) -> None:
     """A pool over all of space, which ONNX Runtime refuses where another dim than the first is 0: a reduction there."""
-
-    def write(target: ExportTarget) -> None:
-        dims = target.type(0).shape
-        if dims is None or all(at_least(d, 1) for d in dims[1:]):
-            return target.emit(op_type, target.input(0))
-        axes = list(range(2, len(dims)))
-        if target.opset >= 18:
-            return target.emit(reduction, target.input(0), target.ints(axes), keepdims=1)
-        return target.emit(reduction, target.input(0), axes=axes, keepdims=1)
-
-    return write
+    dims = target.type(0).shape
+    if dims is None or all(at_least(d, 1) for d in dims[1:]):
+        return target.emit(target.onnx, target.input(0))
+    reduction = {"GlobalAveragePool": "ReduceMean", "GlobalMaxPool": "ReduceMax"}[target.onnx]
+    operands, attrs = _over(target, target.input(0), list(range(2, len(dims))))
+    return target.emit(reduction, *operands, **attrs)
 
 
-def _by_epsilon(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        target.emit(op_type, *target.inputs, epsilon=target.attrs["epsilon"])
-
-    return write
+def _over(target: ExportTarget, x: str, axes: list[int]) -> tuple[list[str], dict[str, Any]]:
+    """The operands and attributes of a reduction over axes, which stay as ones."""
+    return ([x, target.ints(axes)], {"keepdims": 1}) if target.opset >= 18 else ([x], {"axes": axes, "keepdims": 1})
 
 
-def make_mean(target: ExportTarget, x: str, axes: list[int]) -> str:
-    """The mean over axes, which stay as ones."""
-    if target.opset >= 18:
-        return target.make("ReduceMean", x, target.ints(axes), keepdims=1)
-    return target.make("ReduceMean", x, axes=axes, keepdims=1)
+def _mean(target: ExportTarget, x: str, axes: list[int]) -> str:
+    operands, attrs = _over(target, x, axes)
+    return target.make("ReduceMean", *operands, **attrs)
 
 
-def _normalised(target: ExportTarget, op_type: str, *, centred: bool) -> None:
+def _normalised(target: ExportTarget) -> None:
+    """Layer and RMS normalisation, by their parts where the opset lacks them."""
     rank = target.type(0).rank
     axis = target.attrs["axis"]
     axis += rank if axis < 0 else 0
-    if target.knows(op_type) and target.keeps(target.attrs["epsilon"]):
-        return target.emit(op_type, *target.inputs, axis=axis, epsilon=target.attrs["epsilon"])
+    if target.knows(target.onnx) and target.keeps(target.attrs["epsilon"]):
+        return target.emit(target.onnx, *target.inputs, axis=axis, epsilon=target.attrs["epsilon"])
     axes, dtype = list(range(axis, rank)), target.type(0).dtype
     x = target.input(0)
-    if centred:
-        x = target.make("Sub", x, make_mean(target, x, axes))
-    spread = make_mean(target, target.make("Mul", x, x), axes)
+    if target.onnx == "LayerNormalization":
+        x = target.make("Sub", x, _mean(target, x, axes))
+    spread = _mean(target, target.make("Mul", x, x), axes)
     root = target.make("Sqrt", target.make("Add", spread, target.number(target.attrs["epsilon"], dtype)))
     x = target.make("Div", x, root)
     if not target.input(2):
         return target.emit("Mul", x, target.input(1))
     return target.emit("Add", target.make("Mul", x, target.input(1)), target.input(2))
-
-
-def _layer_norm(target: ExportTarget) -> None:
-    _normalised(target, "LayerNormalization", centred=True)
-
-
-def _rms_norm(target: ExportTarget) -> None:
-    _normalised(target, "RMSNormalization", centred=False)
 
 
 def _group_norm(target: ExportTarget) -> None:
@@ -218,46 +191,25 @@ def _group_norm(target: ExportTarget) -> None:
     grouped = (x.dims[0], groups, -1)
     flat = target.make("Reshape", target.input(0), target.ints([0, groups, -1]))
     ones, zeros = (target.model.parameter(np.full(groups, v), dtype) for v in (1.0, 0.0))
-    made = target.make("InstanceNormalization", flat, ones, zeros, epsilon=epsilon)
-    whole = make_reshape(target, made, grouped, x.dims)
+    normal = target.make("InstanceNormalization", flat, ones, zeros, epsilon=epsilon)
+    whole = make_reshape(target, normal, grouped, x.dims)
     trailing = [-1, *(1 for _ in x.dims[2:])]
     scale, bias = (target.make("Reshape", target.input(i), target.ints(trailing)) for i in (1, 2))
     return target.emit("Add", target.make("Mul", whole, scale), bias)
 
 
-def _lrn(target: ExportTarget) -> None:
-    attrs = {k: target.attrs[k] for k in ("size", "alpha", "beta", "bias")}
-    target.emit("LRN", target.input(0), **attrs)
+def _stated(target: ExportTarget) -> None:
+    """Write an operator with all its attributes, those of ONNX's default among them."""
+    target.emit(target.onnx, target.input(0), **target.attrs)
 
 
-def _lp_norm(target: ExportTarget) -> None:
-    target.emit("LpNormalization", target.input(0), axis=target.attrs["axis"], p=target.attrs["p"])
-
-
-def _mvn(target: ExportTarget) -> None:
-    target.emit("MeanVarianceNormalization", target.input(0), axes=target.attrs["axes"])
-
-
-EXPORTS: Mapping[str, Exporter] = MappingProxyType(
-    {
-        "Attention": write_attention,
-        "AveragePool": _pool("AveragePool"),
-        "BatchNormalization": _by_epsilon("BatchNormalization"),
-        "Conv": _conv,
-        "ConvTranspose": _conv_transpose,
-        "GlobalAveragePool": _global_pool("GlobalAveragePool", "ReduceMean"),
-        "GlobalMaxPool": _global_pool("GlobalMaxPool", "ReduceMax"),
-        "GroupNormalization": _group_norm,
-        "Hardmax": _softmax("Hardmax"),
-        "InstanceNormalization": _by_epsilon("InstanceNormalization"),
-        "LayerNormalization": _layer_norm,
-        "LogSoftmax": _softmax("LogSoftmax"),
-        "LpNormalization": _lp_norm,
-        "LpPool": _pool("LpPool"),
-        "LRN": _lrn,
-        "MaxPool": _pool("MaxPool"),
-        "MeanVarianceNormalization": _mvn,
-        "RMSNormalization": _rms_norm,
-        "Softmax": _softmax("Softmax"),
-    }
-)
+EXPORTS: Mapping[str, Exporter] = {
+    "Attention": write_attention,
+    **dict.fromkeys(("AveragePool", "LpPool", "MaxPool"), _pool),
+    **dict.fromkeys(("Conv", "ConvTranspose"), write_conv),
+    **dict.fromkeys(("GlobalAveragePool", "GlobalMaxPool"), _global_pool),
+    "GroupNormalization": _group_norm,
+    **dict.fromkeys(("LayerNormalization", "RMSNormalization"), _normalised),
+    **dict.fromkeys(("LpNormalization", "MeanVarianceNormalization"), _stated),
+    **dict.fromkeys(_FLATTENED, _softmax),
+}

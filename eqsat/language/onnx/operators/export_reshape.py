@@ -12,9 +12,7 @@ import numpy as np
 
 from eqsat.language.onnx.files.tensors import tensor_of
 from eqsat.language.onnx.write.exporting import ExportTarget
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Dim, Sym, evaluate
-from eqsat.language.terms.types import DType, Shape
+from eqsat.language.terms import Array, Constant, Dim, DType, Shape, Sym, evaluate
 
 #: From this opset on a reshape may say that a 0 means 0.
 ALLOWS_ZERO = 14
@@ -32,7 +30,7 @@ def export_reshape(target: ExportTarget) -> None:
 def emit_reshape(target: ExportTarget, x: str, source: Shape | None, wanted: Shape) -> None:
     """Write a reshape as the node's result."""
     if 0 in wanted and target.opset < ALLOWS_ZERO and _written_dims(source, wanted, target.opset) is None:
-        # A 0 copies a dim there; what has no elements is made anew.
+        # A 0 copies a dim there; a tensor without elements is made anew.
         return emit_fill(target, wanted, np.zeros((1,), target.result().dtype.numpy), target.result().dtype)
     op_type, inputs, attrs = _reshape_form(target, x, source, wanted)
     return target.emit(op_type, *inputs, **attrs)

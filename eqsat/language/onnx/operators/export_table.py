@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,46 +10,38 @@ import numpy as np
 from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import number_of
 from eqsat.language.onnx.microsoft import exporters as microsoft
-from eqsat.language.onnx.operators import export_movement, export_nn, export_recurrent, export_vision
+from eqsat.language.onnx.operators import export_movement, export_nn, quantised, recurrent, vision
 from eqsat.language.onnx.operators.derived import export_same
 from eqsat.language.onnx.operators.export_reshape import make_reshape
-from eqsat.language.onnx.quantised import exporters as quantised
 from eqsat.language.onnx.write.exporting import Exporter, ExportTarget
 from eqsat.language.ops import OPS
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 
-def _ordered(strict: str, op_type: str) -> Exporter:
+def _ordered(target: ExportTarget) -> None:
     """>= and <=, which opsets before 12 lack; a NaN makes both parts false."""
-
-    def write(target: ExportTarget) -> None:
-        if target.knows(op_type):
-            return target.emit(op_type, *target.inputs)
-        return target.emit("Or", target.make(strict, *target.inputs), target.make("Equal", *target.inputs))
-
-    return write
+    if target.knows(target.onnx):
+        return target.emit(target.onnx, *target.inputs)
+    strict = target.make(target.onnx.removesuffix("OrEqual"), *target.inputs)
+    return target.emit("Or", strict, target.make("Equal", *target.inputs))
 
 
-def _greatest(op_type: str) -> Exporter:
+def _greatest(target: ExportTarget) -> None:
     """Max and Min, whose operands have one shape before opset 8: there they are repeated first."""
-
-    def write(target: ExportTarget) -> None:
-        wanted = target.result().shape
-        operands = list(target.inputs)
-        if target.opset < 8 and wanted is not None:
-            for i, operand in enumerate(operands):
-                shape = target.type(i).shape
-                if shape is None or shape == wanted:
-                    continue
-                whole = (1,) * (len(wanted) - len(shape)) + shape
-                if any(a not in (1, b) for a, b in zip(whole, wanted, strict=True)):
-                    target.needs(8, "dims that may be 1")
-                repeats = [1 if a == b else b for a, b in zip(whole, wanted, strict=True)]
-                ranked = operand if whole == shape else make_reshape(target, operand, shape, whole)
-                operands[i] = target.make("Tile", ranked, target.shape(repeats))
-        return target.emit(op_type, *operands)
-
-    return write
+    wanted = target.result().shape
+    operands = list(target.inputs)
+    if target.opset < 8 and wanted is not None:
+        for i, operand in enumerate(operands):
+            shape = target.type(i).shape
+            if shape is None or shape == wanted:
+                continue
+            whole = (1,) * (len(wanted) - len(shape)) + shape
+            if any(a not in (1, b) for a, b in zip(whole, wanted, strict=True)):
+                target.needs(8, "dims that may be 1")
+            repeats = [1 if a == b else b for a, b in zip(whole, wanted, strict=True)]
+            ranked = operand if whole == shape else make_reshape(target, operand, shape, whole)
+            operands[i] = target.make("Tile", ranked, target.shape(repeats))
+    target.emit(target.onnx, *operands)
 
 
 def _each_alone(target: ExportTarget, op_type: str) -> None:
@@ -71,10 +62,9 @@ def _each_alone(target: ExportTarget, op_type: str) -> None:
 
 def _reduction(target: ExportTarget) -> None:
     """A reduction, whose axes are an attribute in older opsets and an operand in newer ones."""
-    onnx = OPS[target.node.op].onnx or ""
-    axes, keep = target.attrs["axes"], int(target.attrs["keepdims"])
+    onnx, axes = target.onnx, target.attrs["axes"]
     operands = target.inputs
-    attrs: dict[str, Any] = {"keepdims": keep}
+    attrs: dict[str, Any] = {"keepdims": int(target.attrs["keepdims"])}
     if not axes and target.opset < axes_are_inputs_since(onnx):
         return _each_alone(target, onnx)
     if not axes:
@@ -173,16 +163,12 @@ def _gemm(target: ExportTarget) -> None:
     return target.emit("Gemm", *operands, **values)
 
 
-def _arg(op_type: str) -> Exporter:
-    def write(target: ExportTarget) -> None:
-        extra = {}
-        if target.attrs["select_last"]:
-            target.needs(12, "select_last")
-            extra = {"select_last_index": 1}
-        keep = int(target.attrs["keepdims"])
-        target.emit(op_type, target.input(0), axis=target.attrs["axis"], keepdims=keep, **extra)
-
-    return write
+def _arg(target: ExportTarget) -> None:
+    attrs = {"axis": target.attrs["axis"], "keepdims": int(target.attrs["keepdims"])}
+    if target.attrs["select_last"]:
+        target.needs(12, "select_last")
+        attrs["select_last_index"] = 1
+    target.emit(target.onnx, target.input(0), **attrs)
 
 
 def _cumsum(target: ExportTarget) -> None:
@@ -226,34 +212,32 @@ def _one_hot(target: ExportTarget) -> None:
 
 #: ONNX operator, or the name of ours where ONNX has none or several for it -> the function that writes a node of it,
 #: where that does not follow from a declaration.
-WRITTEN: Mapping[str, Exporter] = MappingProxyType(
-    {
-        "ArgMax": _arg("ArgMax"),
-        "ArgMin": _arg("ArgMin"),
-        "Cast": _cast,
-        "Clip": _clip,
-        "CumSum": _cumsum,
-        "Gelu": _gelu,
-        "Gemm": _gemm,
-        "GreaterOrEqual": _ordered("Greater", "GreaterOrEqual"),
-        "HardSwish": _hard_swish,
-        "LessOrEqual": _ordered("Less", "LessOrEqual"),
-        "Max": _greatest("Max"),
-        "Min": _greatest("Min"),
-        "Mish": _mish,
-        "Mod": _mod,
-        "OneHot": _one_hot,
-        "Pow": _pow,
-        "Swish": _silu,
-        "TopK": _topk,
-    }
-    | dict(export_movement.EXPORTS)
-    | dict(export_nn.EXPORTS)
-    | dict(quantised.EXPORTS)
-    | dict(export_recurrent.EXPORTS)
-    | dict(export_vision.EXPORTS)
-    | dict(microsoft.EXPORTS)
-)
+WRITTEN: Mapping[str, Exporter] = {
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    "Cast": _cast,
+    "Clip": _clip,
+    "CumSum": _cumsum,
+    "Gelu": _gelu,
+    "Gemm": _gemm,
+    "GreaterOrEqual": _ordered,
+    "HardSwish": _hard_swish,
+    "LessOrEqual": _ordered,
+    "Max": _greatest,
+    "Min": _greatest,
+    "Mish": _mish,
+    "Mod": _mod,
+    "OneHot": _one_hot,
+    "Pow": _pow,
+    "Swish": _silu,
+    "TopK": _topk,
+    **export_movement.EXPORTS,
+    **export_nn.EXPORTS,
+    **quantised.EXPORTS,
+    **recurrent.EXPORTS,
+    **vision.EXPORTS,
+    **microsoft.EXPORTS,
+}
 
 
 def exporter_of(op: str) -> Exporter | None:

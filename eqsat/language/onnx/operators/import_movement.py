@@ -3,23 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from onnx import SparseTensorProto, TensorProto
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.declaration.symbolic import at_least, minimum
 from eqsat.language.graphs.fold import FOLDED_BYTES
 from eqsat.language.onnx.files.tensors import ExternalData, constant_of, dense_of, dtype_of
+from eqsat.language.onnx.operators.derived import import_as, import_plain
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim, Sym, ceildiv, dim_max, exact_quotient, floordiv, product
-from eqsat.language.terms.types import DType, Shape, broadcast_shapes
+from eqsat.language.terms import (
+    Constant,
+    Dim,
+    DType,
+    Shape,
+    Sym,
+    broadcast_shapes,
+    ceildiv,
+    dim_max,
+    exact_quotient,
+    floordiv,
+    product,
+)
 
-#: From here on a bound means the end of a dim that is known by name only: what ONNX recommends for it, as int32 has it.
+#: From here on a bound means the end of a dim that is known by name only: ONNX recommends the largest int32 for it.
 _FAR = (1 << 31) - 1
 _GREATEST = (_FAR, (1 << 63) - 1)
 
@@ -98,10 +108,6 @@ def _tile(call: Call) -> None:
 def _transpose(call: Call) -> None:
     rank = len(call.shape(0)) if "perm" not in call.attrs else 0
     call.emit(call.op, call.value(0), perm=call.attrs.get("perm", tuple(reversed(range(rank)))))
-
-
-def _concat(call: Call) -> None:
-    call.emit(call.op, *(call.value(i) for i in range(call.arity)), axis=call.axis())
 
 
 def _split(call: Call) -> None:
@@ -199,23 +205,6 @@ def _pad(call: Call) -> None:
     call.emit(call.op, call.value(0), pads=tuple(full), mode=call.attrs.get("mode", "constant"), value=value)
 
 
-def _gather(call: Call) -> None:
-    call.emit(call.op, call.value(0), call.value(1), axis=call.axis(0))
-
-
-def _gather_nd(call: Call) -> None:
-    call.emit(call.op, call.value(0), call.value(1), batch_dims=call.attrs.get("batch_dims", 0))
-
-
-def _scatter_elements(call: Call) -> None:
-    reduction = call.attrs.get("reduction", "none")
-    call.emit("scatter_elements", *(call.value(i) for i in range(3)), axis=call.axis(0), reduction=reduction)
-
-
-def _scatter_nd(call: Call) -> None:
-    call.emit(call.op, *(call.value(i) for i in range(3)), reduction=call.attrs.get("reduction", "none"))
-
-
 def _tensor_scatter(call: Call) -> None:
     """Rows of a cache written from a place of each batch on; with mode circular, from its begin again at its end."""
     shape, update = call.shape(0), call.shape(1)
@@ -233,11 +222,6 @@ def _tensor_scatter(call: Call) -> None:
     call.emit("scatter_elements", call.value(0), wide, call.value(1), axis=axis, reduction="none")
 
 
-def _depth_to_space(call: Call) -> None:
-    mode = call.attrs.get("mode", "DCR")
-    call.emit(call.op, call.value(0), blocksize=call.attrs["blocksize"], mode=mode)
-
-
 def _space_to_depth(call: Call) -> None:
     if call.attrs.get("mode", "DCR") != "DCR":
         raise Unsupported(f"SpaceToDepth in mode {call.attrs['mode']!r}")
@@ -247,10 +231,6 @@ def _space_to_depth(call: Call) -> None:
 def _trilu(call: Call) -> None:
     k = call.integers(1)[0] if call.has(1) else 0
     call.emit(call.op, call.value(0), k=k, upper=bool(call.attrs.get("upper", 1)))
-
-
-def _shape(call: Call) -> None:
-    call.emit(call.op, call.value(0), start=call.attrs.get("start", 0), end=call.attrs.get("end"))
 
 
 def _constant(call: Call) -> None:
@@ -326,40 +306,31 @@ def _one_hot(call: Call) -> None:
     call.emit(call.op, call.value(0), call.value(2), depth=depth, axis=call.attrs.get("axis", -1))
 
 
-def _reverse_sequence(call: Call) -> None:
-    axes = {k: call.attrs.get(k, default) for k, default in (("batch_axis", 1), ("time_axis", 0))}
-    call.emit(call.op, call.value(0), call.value(1), **axes)
+#: Operators with the same operands and attributes, some of them counted axes.
+_PLAIN = (
+    "Concat", "DepthToSpace", "Gather", "GatherElements", "GatherND", "ReverseSequence", "ScatterElements", "ScatterND",
+    "Shape",
+)  # fmt: skip
 
-
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "Concat": _concat,
-        "Constant": _constant,
-        "ConstantOfShape": _constant_of_shape,
-        "DepthToSpace": _depth_to_space,
-        "Expand": _expand,
-        "EyeLike": _eye_like,
-        "Flatten": _flatten,
-        "Gather": _gather,
-        "GatherElements": _gather,
-        "GatherND": _gather_nd,
-        "OneHot": _one_hot,
-        "Pad": _pad,
-        "Range": _range,
-        "Reshape": _reshape,
-        "ReverseSequence": _reverse_sequence,
-        "Scatter": _scatter_elements,
-        "ScatterElements": _scatter_elements,
-        "ScatterND": _scatter_nd,
-        "Shape": _shape,
-        "Slice": _slice,
-        "SpaceToDepth": _space_to_depth,
-        "Split": _split,
-        "Squeeze": _squeeze,
-        "TensorScatter": _tensor_scatter,
-        "Tile": _tile,
-        "Transpose": _transpose,
-        "Trilu": _trilu,
-        "Unsqueeze": _unsqueeze,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    **dict.fromkeys(_PLAIN, import_plain),
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Expand": _expand,
+    "EyeLike": _eye_like,
+    "Flatten": _flatten,
+    "OneHot": _one_hot,
+    "Pad": _pad,
+    "Range": _range,
+    "Reshape": _reshape,
+    "Scatter": import_as("scatter_elements"),
+    "Slice": _slice,
+    "SpaceToDepth": _space_to_depth,
+    "Split": _split,
+    "Squeeze": _squeeze,
+    "TensorScatter": _tensor_scatter,
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Trilu": _trilu,
+    "Unsqueeze": _unsqueeze,
+}

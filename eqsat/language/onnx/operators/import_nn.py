@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
+from eqsat.language.onnx.operators.derived import import_plain
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
-from eqsat.language.terms.dims import Dim, Sym, product
-from eqsat.language.terms.types import DType, Shape
+from eqsat.language.terms import Dim, DType, Shape, Sym, product
 
 
 def padding(call: Call, kernel: tuple[Dim, ...]) -> tuple[int, ...]:
@@ -107,7 +106,7 @@ def _transposed_pads(
             raise Unsupported("a kernel whose size is known by name only")
         target = wanted[len(wanted) - spatial + i] if wanted is not None else size * strides[i]
         total = strides[i] * (size - 1) + extra[i] + (window - 1) * dilations[i] + 1 - target
-        # What the operator does not reach is more of its output padding, at the end.
+        # Places that the operator does not reach are more output padding, at the end.
         more.append(extra[i] + max(-total, 0))
         if total < 0 and more[i] >= max(strides[i], dilations[i]):
             raise Unsupported("an output_shape larger than the operator reaches")
@@ -118,7 +117,7 @@ def _transposed_pads(
 
 
 def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
-    """Unsupported where a window is larger than its padded input: ONNX Runtime pools what is there in ceil mode."""
+    """Unsupported where a window is larger than its padded input: ONNX Runtime pools such ones in ceil mode."""
     spatial = len(kernel)
     pads, dilations = padding(call, kernel), each(call, "dilations", spatial)
     for i, size in enumerate(call.shape(0)[2:]):
@@ -176,18 +175,13 @@ def _batch_norm(call: Call) -> None:
         raise Unsupported("BatchNormalization over every position alone")
     if len(call.shape(0)) < 2:
         raise Unsupported("BatchNormalization of a vector, which ONNX Runtime takes for one channel")
-    call.emit(call.op, *(call.value(i) for i in range(5)), epsilon=_epsilon(call))
-
-
-def _instance_norm(call: Call) -> None:
-    call.emit(call.op, *(call.value(i) for i in range(3)), epsilon=_epsilon(call))
+    import_plain(call)
 
 
 def _layer_norm(call: Call) -> None:
-    axis = call.axis(-1)
     if call.uses(1) or call.uses(2):
-        _statistics(call, axis)
-    call.emit(call.op, call.value(0), call.value(1), call.optional(2), axis=axis, epsilon=_epsilon(call))
+        _statistics(call, call.axis(-1))
+    import_plain(call)
 
 
 def _statistics(call: Call, axis: int) -> None:
@@ -205,18 +199,14 @@ def _statistics(call: Call, axis: int) -> None:
     call.emit("reciprocal", deviation, outputs=[call.node.output[2]])
 
 
-def _rms_norm(call: Call) -> None:
-    call.emit(call.op, call.value(0), call.value(1), axis=call.axis(-1), epsilon=_epsilon(call))
-
-
 def _group_norm(call: Call) -> None:
     groups = call.attrs["num_groups"]
     gains = [call.value(1), call.value(2)]
     if any(len(call.shape(i)) != 1 for i in (1, 2)):
         raise Unsupported("ONNX Runtime spreads a gain or bias that is no vector, and ONNX has none")
     dtype = call.type(0).dtype
-    held = dtype_of(call.attrs.get("stash_type", 1)) if call.opset >= 21 else dtype
-    if held is not dtype and DType.FLOAT64 in (held, dtype):
+    precision = dtype_of(call.attrs.get("stash_type", 1)) if call.opset >= 21 else dtype
+    if precision is not dtype and DType.FLOAT64 in (precision, dtype):
         raise Unsupported(f"the mean and deviation of {dtype.value}, in a precision of their own")
     if call.opset < 21:
         # Then there was a gain and a bias for each group.
@@ -228,21 +218,6 @@ def _group_norm(call: Call) -> None:
     call.emit(call.op, call.value(0), *gains, groups=groups, epsilon=_epsilon(call))
 
 
-def _lrn(call: Call) -> None:
-    call.emit(
-        call.op,
-        call.value(0),
-        size=call.attrs["size"],
-        alpha=call.attrs.get("alpha", float(np.float32(1e-4))),
-        beta=call.attrs.get("beta", 0.75),
-        bias=call.attrs.get("bias", 1.0),
-    )
-
-
-def _lp_norm(call: Call) -> None:
-    call.emit(call.op, call.value(0), axis=call.axis(-1), p=call.attrs.get("p", 2))
-
-
 def _mvn(call: Call) -> None:
     rank = len(call.shape(0))
     if not all(-rank <= a < rank for a in call.attrs.get("axes", (0, 2, 3))):
@@ -250,24 +225,19 @@ def _mvn(call: Call) -> None:
     call.emit(call.op, call.value(0), axes=tuple(normal_axis(a, rank) for a in call.attrs.get("axes", (0, 2, 3))))
 
 
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "AveragePool": _pool,
-        "BatchNormalization": _batch_norm,
-        "Conv": _conv,
-        "ConvTranspose": _conv_transpose,
-        "GlobalLpPool": _global_lp_pool,
-        "GroupNormalization": _group_norm,
-        "Hardmax": _softmax,
-        "InstanceNormalization": _instance_norm,
-        "LayerNormalization": _layer_norm,
-        "LogSoftmax": _softmax,
-        "LpNormalization": _lp_norm,
-        "LpPool": _pool,
-        "LRN": _lrn,
-        "MaxPool": _pool,
-        "MeanVarianceNormalization": _mvn,
-        "RMSNormalization": _rms_norm,
-        "Softmax": _softmax,
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    **dict.fromkeys(("InstanceNormalization", "LpNormalization", "LRN", "RMSNormalization"), import_plain),
+    "AveragePool": _pool,
+    "BatchNormalization": _batch_norm,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "GlobalLpPool": _global_lp_pool,
+    "GroupNormalization": _group_norm,
+    "Hardmax": _softmax,
+    "LayerNormalization": _layer_norm,
+    "LogSoftmax": _softmax,
+    "LpPool": _pool,
+    "MaxPool": _pool,
+    "MeanVarianceNormalization": _mvn,
+    "Softmax": _softmax,
+}

@@ -1,4 +1,4 @@
-"""Import of sequences and optional values whose elements are known: what reads them reads those.
+"""Import of sequences and optional values whose elements are known: their readers read those.
 
 The nodes that make sequences stay opaque; where nothing but what is read here reads them, they are gone.
 """
@@ -6,16 +6,13 @@ The nodes that make sequences stay opaque; where nothing but what is read here r
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
 
 import numpy as np
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.operators.reasons import OPTIONAL, SEQUENCE
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported, integer
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Constant, Dim, DType, TensorType
 
 #: Elements that a tensor is split into to be read one by one.
 _MOST = 256
@@ -37,10 +34,10 @@ def _given(call: Call) -> list[str]:
 
 def _place(call: Call, index: int, count: int) -> int:
     """A position in a sequence of so many elements, counted from its begin."""
-    found = int(call.integers(index)[0])
-    place = found + count if found < 0 else found
+    position = int(call.integers(index)[0])
+    place = position + count if position < 0 else position
     if not 0 <= place < count:
-        raise Unsupported(f"position {found} in {count} elements")
+        raise Unsupported(f"position {position} in {count} elements")
     return place
 
 
@@ -132,17 +129,15 @@ def _has_element(call: Call) -> None:
     call.emit_constant(Constant.of(np.array(call.has(0), np.bool_)))
 
 
-IMPORTS: Mapping[str, Importer] = MappingProxyType(
-    {
-        "ConcatFromSequence": _joined,
-        "OptionalGetElement": _element,
-        "OptionalHasElement": _has_element,
-        "SequenceAt": _at,
-        "SequenceConstruct": _made(_given),
-        "SequenceEmpty": _made(lambda _call: ()),
-        "SequenceErase": _made(_erased),
-        "SequenceInsert": _made(_inserted),
-        "SequenceLength": _length,
-        "SplitToSequence": _made(_split),
-    }
-)
+IMPORTS: Mapping[str, Importer] = {
+    "ConcatFromSequence": _joined,
+    "OptionalGetElement": _element,
+    "OptionalHasElement": _has_element,
+    "SequenceAt": _at,
+    "SequenceConstruct": _made(_given),
+    "SequenceEmpty": _made(lambda _call: ()),
+    "SequenceErase": _made(_erased),
+    "SequenceInsert": _made(_inserted),
+    "SequenceLength": _length,
+    "SplitToSequence": _made(_split),
+}

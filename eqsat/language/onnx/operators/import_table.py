@@ -4,29 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import lru_cache
-from types import MappingProxyType
 
 import numpy as np
 
 from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.microsoft import importers as microsoft
-from eqsat.language.onnx.microsoft.reasons import REASONS
 from eqsat.language.onnx.ml import importers as ml
-from eqsat.language.onnx.ml.types import REASONS as ML_REASONS
 from eqsat.language.onnx.operators import (
     import_movement,
     import_nn,
-    import_recurrent,
     import_sequences,
-    import_vision,
+    quantised,
+    recurrent,
+    vision,
 )
-from eqsat.language.onnx.operators.derived import derived_importer, import_chain
-from eqsat.language.onnx.operators.reasons import KEPT, PREVIEWS
-from eqsat.language.onnx.quantised import importers as quantised
+from eqsat.language.onnx.operators.derived import GEMM, derived_importer, import_as, import_chain
+from eqsat.language.onnx.operators.reasons import PREVIEWS, REASONS
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType
 
 
 def _mean(call: Call) -> None:
@@ -102,7 +99,7 @@ def _reduction(call: Call) -> None:
     return call.emit(call.op, call.value(0), axes=normal, keepdims=_keeps_dims(call))
 
 
-#: Reductions whose results are no integers, and what they make.
+#: Reductions whose results are no integers, and the names of the results.
 _ROUNDED = {"ReduceMean": "a mean", "ReduceLogSum": "a logarithm", "ReduceLogSumExp": "a logarithm"}
 
 
@@ -171,43 +168,32 @@ def _topk(call: Call) -> None:
 def _gemm(call: Call) -> None:
     if not call.type(0).dtype.is_float:
         raise Unsupported("ONNX Runtime's Gemm of integers goes through floats, which the products of integers do not")
-    call.emit(
-        call.op,
-        call.value(0),
-        call.value(1),
-        call.optional(2),
-        alpha=call.attrs.get("alpha", 1.0),
-        beta=call.attrs.get("beta", 1.0),
-        trans_a=bool(call.attrs.get("transA", 0)),
-        trans_b=bool(call.attrs.get("transB", 0)),
-    )
+    import_as(**GEMM)(call)
 
 
 #: ONNX operator -> the function that translates a node of it, where that does not follow from a declaration.
-WRITTEN: Mapping[str, Importer] = MappingProxyType(
-    {
-        "ArgMax": _arg,
-        "ArgMin": _arg,
-        "Cast": _cast,
-        "CastLike": _cast_like,
-        "Clip": _clip,
-        "CumSum": _cumsum,
-        "Dropout": _dropout,
-        "Einsum": _einsum,
-        "Gemm": _gemm,
-        "HardSwish": _hard_swish,
-        "Mean": _mean,
-        "PRelu": _prelu,
-        "Sum": import_chain("add"),
-        "TopK": _topk,
-    }
-    | dict(import_movement.IMPORTS)
-    | dict(import_nn.IMPORTS)
-    | dict(quantised.IMPORTS)
-    | dict(import_recurrent.IMPORTS)
-    | dict(import_sequences.IMPORTS)
-    | dict(import_vision.IMPORTS)
-)
+WRITTEN: Mapping[str, Importer] = {
+    "ArgMax": _arg,
+    "ArgMin": _arg,
+    "Cast": _cast,
+    "CastLike": _cast_like,
+    "Clip": _clip,
+    "CumSum": _cumsum,
+    "Dropout": _dropout,
+    "Einsum": _einsum,
+    "Gemm": _gemm,
+    "HardSwish": _hard_swish,
+    "Mean": _mean,
+    "PRelu": _prelu,
+    "Sum": import_chain("add"),
+    "TopK": _topk,
+    **import_movement.IMPORTS,
+    **import_nn.IMPORTS,
+    **quantised.IMPORTS,
+    **recurrent.IMPORTS,
+    **import_sequences.IMPORTS,
+    **vision.IMPORTS,
+}
 
 
 @lru_cache(maxsize=4)
@@ -223,9 +209,9 @@ def _table(domain: str, declared: tuple[str, ...]) -> Mapping[str, Importer]:
             rows[one.onnx] = _reduction
         elif is_derived(one):
             rows[one.onnx] = derived_importer(one)
-    table = MappingProxyType({**rows, **WRITTEN, **microsoft.OWN})
+    table = {**rows, **WRITTEN, **microsoft.OWN}
     if domain == "com.microsoft":
-        return MappingProxyType({name: table[name] for name in microsoft.SAME_AS_ONNX} | dict(microsoft.IMPORTS))
+        return {**{name: table[name] for name in microsoft.SAME_AS_ONNX}, **microsoft.IMPORTS}
     return table
 
 
@@ -252,7 +238,4 @@ def reason_for(domain: str, op_type: str) -> str:
         return PREVIEWS[domain]
     if domain not in ("ai.onnx", *DOMAINS):
         return f"unknown domain {domain!r}"
-    unknown = "no counterpart among the operators"
-    if domain in ("", "ai.onnx"):
-        return KEPT.get(op_type) or REASONS.get(("", op_type), unknown)
-    return {**REASONS, **ML_REASONS}.get((domain, op_type), unknown)
+    return REASONS.get(("" if domain == "ai.onnx" else domain, op_type), "no counterpart among the operators")

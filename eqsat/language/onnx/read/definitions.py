@@ -13,9 +13,7 @@ from eqsat.language.onnx.control.scope import BodyScope, Budget
 from eqsat.language.onnx.files.protos import attributes, subgraphs, type_proto
 from eqsat.language.onnx.read.importing import Unsupported
 from eqsat.language.onnx.read.opaque import is_sane
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import OPAQUE, DType, Graph, Node, Sym, TensorType
 
 #: Reads a body in a scope, with the opsets of a model around it.
 Read = Callable[[GraphProto, BodyScope, ModelProto], Graph]
@@ -49,7 +47,7 @@ class Definition:
     values: Mapping[str, str]
 
     def add_to(self, folder: Folder, outputs: Mapping[str, str], fresh: Callable[[str], str]) -> None:
-        """Add the nodes to a graph; `outputs` says what the outputs of the definition are called there."""
+        """Add the nodes to a graph; `outputs` names the outputs of the definition there."""
         graph, names = self.graph, dict(self.values)
         for value, constant in graph.constants.items():
             if value not in names:
@@ -57,8 +55,8 @@ class Definition:
                 folder.add_constant(names[value], constant)
         given = {value: outputs[name] for name, value in reversed(list(graph.outputs.items())) if value not in names}
         for node in graph.nodes:
-            for made in node.outputs:
-                names[made] = given.get(made) or fresh(made or "unused")
+            for output in node.outputs:
+                names[output] = given.get(output) or fresh(output or "unused")
             inputs = tuple(None if v is None else names[v] for v in node.inputs)
             folder.add(Node(node.op, inputs, tuple(names[o] for o in node.outputs), node.attrs))
         for name, value in graph.outputs.items():
@@ -91,7 +89,7 @@ def definition(
     try:
         graph = read(body, _scope(values, folder, budget), ModelProto(opset_import=function.opset_import))
     except EqsatError:
-        # What is wrong with the node is for ONNX Runtime to say: nothing here rests on it.
+        # The fault of the node is for ONNX Runtime to report: nothing here rests on it.
         return None
     for inner in graph.nodes:
         if inner.op == OPAQUE:
@@ -166,16 +164,16 @@ def _body(function: FunctionProto, schema: defs.OpSchema, node: NodeProto, value
 def _fill(body: GraphProto, given: Mapping[str, AttributeProto], missing: set[str]) -> None:
     for inner in body.node:
         inner.input[:] = ["" if v in missing else v for v in inner.input]
-        kept = []
+        attributes = []
         for attribute in inner.attribute:
             if not attribute.ref_attr_name:
-                kept.append(attribute)
+                attributes.append(attribute)
             elif attribute.ref_attr_name in given:
                 filled = AttributeProto()
                 filled.CopyFrom(given[attribute.ref_attr_name])
                 filled.name = attribute.name
-                kept.append(filled)
-        copies = [AttributeProto.FromString(a.SerializeToString()) for a in kept]
+                attributes.append(filled)
+        copies = [AttributeProto.FromString(a.SerializeToString()) for a in attributes]
         del inner.attribute[:]
         inner.attribute.extend(copies)
         for graph in subgraphs(inner):

@@ -11,8 +11,7 @@ import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ImportModelError, ShapeError
 from eqsat.language.graphs.fold import Folder, fresh_beside
 from eqsat.language.onnx.control.inference import Control, control
-from eqsat.language.onnx.control.inlining import Inlined, taken_branch, unrolled
-from eqsat.language.onnx.control.reasons import reason_for as reason_of_bodies
+from eqsat.language.onnx.control.inlining import Inlined, reason_to_stay, taken_branch, unrolled
 from eqsat.language.onnx.control.scope import BodyScope, Budget, as_model
 from eqsat.language.onnx.files.origin import OnnxOrigin, SettledControl
 from eqsat.language.onnx.files.protos import captured, names_in, tensors_within, value_type
@@ -26,12 +25,8 @@ from eqsat.language.onnx.read import bodies as functions
 from eqsat.language.onnx.read import opaque, structure
 from eqsat.language.onnx.read.definitions import definition
 from eqsat.language.onnx.read.importing import Call, Unreadable, Unsupported, may_hold_nothing
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
+from eqsat.language.terms import OPAQUE, UNKNOWN, Attrs, Constant, DType, Graph, Names, Node, Sym, TensorType, ValueType
 from eqsat.language.terms.formulas import reader
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import UNKNOWN, DType, TensorType, ValueType
 from eqsat.system.deadline import check
 
 #: Operators that have a counterpart for strings.
@@ -43,9 +38,9 @@ _MOST_UNROLLED = 1024
 
 
 def load(source: str | Path | ModelProto) -> Graph:
-    """The graph of an ONNX model, typed and folded; ImportModelError says what is wrong with one that cannot be read.
+    """The graph of an ONNX model, typed and folded; ImportModelError for one that cannot be read.
 
-    Opsets 7 to the newest the onnx package knows. What has no counterpart among the operators becomes an opaque node.
+    Opsets 7 to the newest the onnx package knows. A node without a counterpart becomes opaque.
     External data are read when needed, and only from the model's own folder.
     """
     return load_source(read(source))
@@ -124,18 +119,18 @@ class _Import:
         ).without_dead()
 
     def _constants(self) -> dict[str, Constant]:
-        found: dict[str, Constant] = {}
+        constants: dict[str, Constant] = {}
         for i, tensor in enumerate(self.model.graph.initializer):
             place = f"{self.where}: initializer {tensor.name!r}"
-            found[tensor.name] = constant_of(tensor, place, self.source.external, self.source.raw.pop(i, None))
+            constants[tensor.name] = constant_of(tensor, place, self.source.external, self.source.raw.pop(i, None))
         for sparse in self.model.graph.sparse_initializer:
             name = sparse.values.name
             constant = dense_of(sparse, f"{self.where}: sparse initializer {name!r}", self.source.external)
-            found[name] = constant
+            constants[name] = constant
             self.sparse[name] = (constant, sparse.SerializeToString(deterministic=True))
         if self.scope is not None:
-            found |= self.scope.constants
-        return found
+            constants |= self.scope.constants
+        return constants
 
     def _inputs(self, constants: dict[str, Constant]) -> list[str]:
         """Add inputs and constants; return the names of the inputs."""
@@ -160,8 +155,8 @@ class _Import:
 
     def _node(self, index: int, node: NodeProto) -> None:
         self._check_domain(index, node)
-        found = self._control(node)
-        body = self._in_its_place(index, node, found)
+        typed = self._control(node)
+        body = self._in_its_place(index, node, typed)
         if body is not None:
             for name, constant in body.constants.items():
                 self.folder.add_constant(name, constant)
@@ -189,7 +184,7 @@ class _Import:
                 remedy="check the model with onnx.checker",
             ) from fault
         if reason is not None:
-            self._keep_opaque(node, reason_of_bodies(node, found) or reason, found)
+            self._keep_opaque(node, reason_to_stay(node, typed) or reason, typed)
 
     def _place(self, index: int, node: NodeProto) -> str:
         return f"{self.where}: {structure.describe(index, node)}"
@@ -218,13 +213,13 @@ class _Import:
             return load_body(body, scope, around, f"{self.where}: {node.name or node.op_type}")
 
         try:
-            found = definition(node, self.opsets, self.folder, self.budget, read, list(outputs))
+            defined = definition(node, self.opsets, self.folder, self.budget, read, list(outputs))
         except Unsupported as fault:
             return str(fault)
-        if found is None:
+        if defined is None:
             return reason
         count = len(self.folder.nodes)
-        found.add_to(self.folder, dict(zip(found.graph.outputs, outputs.values(), strict=True)), self._fresh_name)
+        defined.add_to(self.folder, dict(zip(defined.graph.outputs, outputs.values(), strict=True)), self._fresh_name)
         self._record(node, count, frozenset(self.folder.resolve(v) for v in node.input if v and self._is_known(v)))
         return None
 
@@ -243,13 +238,13 @@ class _Import:
 
     def _record(self, node: NodeProto, count: int, looked_at: frozenset[str]) -> None:
         """Keep a record of a node that was read as the nodes from a place on, where it is not folded away."""
-        made = self.folder.nodes[count:]
-        if not made:
+        nodes = self.folder.nodes[count:]
+        if not nodes:
             return
         inputs = [self.folder.resolve(v) if v else None for v in node.input]
         outputs = [self.folder.resolve(o) if o else "" for o in node.output]
         known = self.folder.types, self.folder.constants
-        self.records.append(record(node, inputs, outputs, made, *known, looked_at))
+        self.records.append(record(node, inputs, outputs, nodes, *known, looked_at))
 
     def _control(self, node: NodeProto) -> Control | None:
         """The facts known of a node that holds bodies, where it is none of those whose condition is known."""
@@ -263,7 +258,7 @@ class _Import:
         return control(node, self.opset, self.folder, self.budget, read)
 
     def _in_its_place(self, index: int, node: NodeProto, found: Control | None) -> Inlined | None:
-        """The nodes in the place of one that holds bodies, where what runs is known."""
+        """The nodes in the place of one that holds bodies, where the runs are known."""
         if node.op_type != "If" and found is None:
             return None
         place = self._place(index, node)
@@ -332,7 +327,7 @@ class _Import:
                 self.folder.declare(name, type)
 
     def _opaque_types(self, node: NodeProto) -> Mapping[str, ValueType]:
-        """The types of a node's outputs, by our own tables for what onnx knows little of, else by onnx."""
+        """The types of a node's outputs, by our own tables for domains that onnx knows little of, else by onnx."""
         call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
         version = self.opsets.get(node.domain, self.opset)
         return ml_types(call) or opaque.result_types(node, self.model, version, self.folder) or own_types(call)
@@ -348,7 +343,7 @@ class _Import:
             )
 
     def _declare(self, name: str, proto: TypeProto) -> None:
-        """Join what was inferred with what the model states of a value; an element type must agree."""
+        """Join the inferred type with the one that the model states of a value; an element type must agree."""
         stated = value_type(proto, self.folder.fresh, self._dim)
         known = self.folder.type(name)
         if self.scope is not None and self.scope.repeated and isinstance(stated, TensorType):
@@ -371,7 +366,7 @@ class _Import:
             rest.graph.ClearField(field)
         path = self.source.path
         files = tuple(self.source.external.files.values())
-        # What a body states may hold of one run alone; its graph says what was inferred.
+        # Types that a body states may hold of one run alone; its graph has the inferred ones.
         stated = graph if self.scope is None else GraphProto()
         return OnnxOrigin(
             model=rest.SerializeToString(deterministic=True),

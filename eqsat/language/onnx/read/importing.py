@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
 from onnx import NodeProto
 
-from eqsat.language.declaration.spec import normal_axis
+from eqsat.language.declaration import normal_axis
 from eqsat.language.graphs.fold import Folder
 from eqsat.language.onnx.files.protos import attributes
 from eqsat.language.onnx.files.schemas import declared_as
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Dim, Sym
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Array, Attrs, Constant, Dim, DType, Node, Shape, Sym, TensorType, ValueType
 
 
 class Unsupported(Exception):  # noqa: N818  (nothing is wrong)
@@ -74,17 +71,17 @@ class Call:
 
     def type_of(self, value: str) -> TensorType:
         """The type of a value; Unsupported where it is no tensor."""
-        found = self._folder.type(value)
-        if not isinstance(found, TensorType):
-            raise Unsupported(f"the type of {value!r} is {found}")
-        return found
+        type = self._folder.type(value)
+        if not isinstance(type, TensorType):
+            raise Unsupported(f"the type of {value!r} is {type}")
+        return type
 
     def shape(self, index: int) -> Shape:
         """The shape of an operand; Unsupported where its rank is unknown."""
-        found = self.type(index).shape
-        if found is None:
+        shape = self.type(index).shape
+        if shape is None:
             raise Unsupported(f"the rank of {self.value(index)!r} is unknown")
-        return found
+        return shape
 
     def size(self, index: int, axis: int) -> int:
         """A dim of an operand; Unsupported where it is known by name only."""
@@ -104,8 +101,8 @@ class Call:
         """The elements of a constant operand, or None where it is computed at run time."""
         value = self._folder.resolve(self.value(index))
         self.looked_at.add(value)
-        found = self._folder.constants.get(value)
-        return None if found is None else found.array
+        constant = self._folder.constants.get(value)
+        return None if constant is None else constant.array
 
     def dims(self, index: int) -> Shape:
         """The elements of a vector (or scalar) of integers, as dims; Unsupported where they are not known ahead."""
@@ -135,10 +132,10 @@ class Call:
 
     def elements(self, index: int) -> tuple[str, ...]:
         """The elements of an operand that is a sequence; Unsupported where they are not known ahead."""
-        found = self._folder.sequences.get(self.value(index))
-        if found is None:
+        elements = self._folder.sequences.get(self.value(index))
+        if elements is None:
             raise Unsupported("a sequence whose elements are known at run time")
-        return found
+        return elements
 
     def know_elements(self, elements: Sequence[str]) -> None:
         """Record the elements of the sequence that the node makes."""
@@ -162,26 +159,26 @@ class Call:
 
     def make(self, op: str, *operands: str | None, **attrs: Any) -> str:
         """Add an operator whose result only this node's translation uses."""
-        made = self._fresh_name(next((o for o in self.node.output if o), "value"))
-        self._folder.add(Node(op, _trimmed(operands), (made,), Attrs(attrs)))
-        return made
+        name = self._fresh_name(next((o for o in self.node.output if o), "value"))
+        self._folder.add(Node(op, _trimmed(operands), (name,), Attrs(attrs)))
+        return name
 
     def make_several(self, op: str, count: int, *operands: str | None, **attrs: Any) -> list[str]:
         """Add an operator of several results that only this node's translation uses."""
-        made = tuple(self._fresh_name(self.node.output[0]) for _ in range(count))
-        self._folder.add(Node(op, _trimmed(operands), made, Attrs(attrs)))
-        return list(made)
+        names = tuple(self._fresh_name(self.node.output[0]) for _ in range(count))
+        self._folder.add(Node(op, _trimmed(operands), names, Attrs(attrs)))
+        return list(names)
 
     def number(self, value: Any, dtype: DType) -> str:
         """A scalar constant that only this node's translation uses."""
-        made = self._fresh_name(next((o for o in self.node.output if o), "value"))
-        self._folder.add_constant(made, Constant.of(np.asarray(value).astype(dtype.numpy), dtype))
-        return made
+        name = self._fresh_name(next((o for o in self.node.output if o), "value"))
+        self._folder.add_constant(name, Constant.of(np.asarray(value).astype(dtype.numpy), dtype))
+        return name
 
     def emit(self, op: str, *operands: str | None, outputs: Sequence[str] | None = None, **attrs: Any) -> None:
         """Add the operator that makes the node's outputs, the first alone unless `outputs` says otherwise."""
-        made = tuple(outputs) if outputs is not None else (self.node.output[0],)
-        self._folder.add(Node(op, _trimmed(operands), made, Attrs(attrs), self.node.name))
+        names = tuple(outputs) if outputs is not None else (self.node.output[0],)
+        self._folder.add(Node(op, _trimmed(operands), names, Attrs(attrs), self.node.name))
 
     def emit_constant(self, constant: Constant) -> None:
         """Make the node's output a constant."""
@@ -213,5 +210,21 @@ def may_hold_nothing(folder: Folder, operands: Iterable[str]) -> bool:
     """
     values = [folder.resolve(v) for v in operands if v]
     values += [folder.resolve(part) for v in values for part in folder.sequences.get(v, ())]
-    shapes = [found.shape or () for v in values if isinstance(found := folder.types.get(v), TensorType)]
+    shapes = [type.shape or () for v in values if isinstance(type := folder.types.get(v), TensorType)]
     return any(d == 0 or (isinstance(d, Sym) and d.is_anonymous) for shape in shapes for d in shape)
+
+
+#: The types of a node's outputs in order; fewer than it has where those at the end are not known.
+TypeRule = Callable[[Call], Sequence[ValueType]]
+
+
+def types_by(rule: TypeRule | None, call: Call) -> Mapping[str, ValueType]:
+    """The types of the outputs of a node that is kept as it is, by a rule; nothing where there is none."""
+    if rule is None:
+        return {}
+    try:
+        types = rule(call)
+    except (Unsupported, KeyError, IndexError, ValueError, TypeError):
+        # A malformed node is left to ONNX Runtime: nothing here rests on its types.
+        return {}
+    return {o: t for o, t in zip(call.node.output, types, strict=False) if o}

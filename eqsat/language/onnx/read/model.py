@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.onnx.files.origin import OnnxOrigin
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, Sym, TensorType
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
     from eqsat.language.graphs.builder import Builder
 
-#: What `optimize` takes.
+#: The models that `optimize` takes.
 ModelArgument: TypeAlias = "str | Path | ModelProto | Graph | Builder"
 
 
 @dataclass(frozen=True)
 class Inside:
-    """A body of a node of `graph` that was optimised by itself, with what was seen of it.
+    """A body of a node of `graph` that was optimised by itself, with the figures of that.
 
     `place` says where it stands. Costs are those of one run of it, in units of the objective, `runs` how often it is
     taken to run. `failure` says why it was left as it was, where something failed.
@@ -35,7 +33,7 @@ class Inside:
     costs: tuple[float, float] = (0.0, 0.0)
     runs: float = 1.0
     rules: tuple[str, ...] = ()
-    certificate: Mapping[str, Any] = field(default_factory=dict)
+    certificate: Any = None
     failure: str = ""
 
     @property

@@ -1,4 +1,4 @@
-"""Types of what opaque nodes make, as far as onnx itself can tell."""
+"""Result types of opaque nodes, as far as onnx itself can tell."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from onnx import ModelProto, NodeProto, TensorProto, TypeProto, checker, defs, s
 
 from eqsat.language.declaration.symbolic import is_shape_like
 from eqsat.language.graphs.fold import Folder
-from eqsat.language.onnx.control.joins import join
+from eqsat.language.onnx.control.inference import join
 from eqsat.language.onnx.files.protos import type_proto, value_type
 from eqsat.language.onnx.files.tensors import tensor_of
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.types import UNKNOWN, TensorType, ValueType
+from eqsat.language.terms import UNKNOWN, Sym, TensorType, ValueType
 
 #: Larger numbers in attributes are no sizes.
 _LARGEST = 1 << 24
@@ -38,7 +37,7 @@ def result_types(node: NodeProto, model: ModelProto, opset: int, folder: Folder)
         return {}
     schema = defs.get_schema(node.op_type, opset, node.domain if node.domain != "ai.onnx" else "")
     try:
-        found = shape_inference.infer_node_outputs(
+        inferred = shape_inference.infer_node_outputs(
             schema, node, types, data, opset_imports=list(model.opset_import), ir_version=model.ir_version
         )
     except (shape_inference.InferenceError, checker.ValidationError, ValueError, RuntimeError, KeyError):
@@ -46,7 +45,7 @@ def result_types(node: NodeProto, model: ModelProto, opset: int, folder: Folder)
         return {}
     return {
         name: value_type(proto, folder.fresh, lambda text: names.get(text) or folder.fresh())
-        for name, proto in found.items()
+        for name, proto in inferred.items()
         if proto.WhichOneof("value")
     }
 
@@ -70,7 +69,7 @@ def is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
     """False for attributes that onnx's inference, written in C++, reads out of bounds with.
 
     Seen in onnx 1.23: an axis beyond the rank crashes the process. So axes must lie within the rank of the first
-    operand, and other numbers within what a tensor can have.
+    operand, and other numbers within the sizes of a tensor.
     """
     first = types.get(node.input[0]) if node.input else None
     rank = len(first.tensor_type.shape.dim) if first is not None else 0
@@ -83,7 +82,7 @@ def is_sane(node: NodeProto, types: Mapping[str, TypeProto]) -> bool:
 
 
 def branch_types(node: NodeProto, fresh: Callable[[], Sym]) -> Mapping[str, ValueType]:
-    """The types of what `If`, `Loop` and `Scan` make, as their bodies state them; of loops the element types alone.
+    """The result types of `If`, `Loop` and `Scan`, as their bodies state them; of loops the element types alone.
 
     A name of a dim means what it says inside one body alone.
     """

@@ -81,33 +81,33 @@ def check_typed(value: ValueInfoProto, where: str) -> None:
 
 def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None:
     """ImportModelError where a value is made twice, or read or put out and never made."""
-    made: dict[str, str | int] = {}
+    makers: dict[str, str | int] = {}
 
     def told(maker: str | int) -> str:
         return maker if isinstance(maker, str) else describe(maker, graph.node[maker])
 
     def define(name: str, maker: str | int) -> None:
-        if name and name not in made:
-            made[name] = maker
+        if name and name not in makers:
+            makers[name] = maker
             return
-        twice = f"value {name!r} is defined twice: by {told(made[name])} and by {told(maker)}" if name else ""
+        twice = f"value {name!r} is defined twice: by {told(makers[name])} and by {told(maker)}" if name else ""
         what = twice or f"{told(maker)} has no name"
         raise ImportModelError(what, where=where, expected="one definition a name", remedy="export the model again")
 
     for value in graph.input:
         define(value.name, "a graph input")
     for name in [t.name for t in graph.initializer] + [s.values.name for s in graph.sparse_initializer]:
-        if made.get(name) != "a graph input":
+        if makers.get(name) != "a graph input":
             define(name, "an initializer")
         else:
-            made[name] = "an initializer and a graph input"
+            makers[name] = "an initializer and a graph input"
     for i, node in enumerate(graph.node):
         for name in node.output:
             if name:
                 define(name, i)
     for i, (node, names) in enumerate(zip(graph.node, reads, strict=True)):
         for name in names:
-            if name and name not in made:
+            if name and name not in makers:
                 raise ImportModelError(
                     f"{describe(i, node)} reads {name!r}, which nothing makes",
                     where=where,
@@ -115,7 +115,7 @@ def check(graph: GraphProto, reads: Sequence[Sequence[str]], where: str) -> None
                     remedy="export the model again",
                 )
     for output in graph.output:
-        if output.name not in made:
+        if output.name not in makers:
             raise ImportModelError(
                 f"output {output.name!r} is made by nothing",
                 where=where,

@@ -6,7 +6,7 @@ from functools import cache
 
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Graph
 
 
 @cache

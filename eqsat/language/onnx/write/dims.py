@@ -10,9 +10,8 @@ from onnx import TensorProto
 
 from eqsat.errors import ExportModelError
 from eqsat.language.declaration.symbolic import at_least
-from eqsat.language.terms.dims import Dim, Sym, linear_in
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import DType, Shape, TensorType, ValueType
+from eqsat.language.terms import Dim, DType, Graph, Shape, Sym, TensorType, ValueType
+from eqsat.language.terms.dims import linear_in
 
 
 class NodeWriter(Protocol):
@@ -159,6 +158,6 @@ class DimsWriter:
         return self._make("Div", left, right)
 
     def _make(self, op_type: str, *inputs: str, **attrs: Any) -> str:
-        made = self._model.fresh(f"dims/{op_type}")
-        self._model.add(op_type, inputs, [made], **attrs)
-        return made
+        name = self._model.fresh(f"dims/{op_type}")
+        self._model.add(op_type, inputs, [name], **attrs)
+        return name

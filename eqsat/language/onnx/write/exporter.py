@@ -24,11 +24,8 @@ from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import exporter_of
 from eqsat.language.onnx.write.exporting import ExportTarget, Model
 from eqsat.language.ops import OPS
-from eqsat.language.terms.constant import Array, Constant
-from eqsat.language.terms.dims import Sym
+from eqsat.language.terms import OPAQUE, Array, Constant, Graph, Node, Sym, TensorType, ValueType
 from eqsat.language.terms.formulas import reader, text_of
-from eqsat.language.terms.graph import OPAQUE, Graph, Node
-from eqsat.language.terms.types import TensorType, ValueType
 from eqsat.system.deadline import check
 
 #: The opset of graphs that were built in Python.
@@ -125,14 +122,14 @@ class _Export:
         return self._wrapped()
 
     def _named(self) -> dict[str, str]:
-        """Every value's name in the model; what is an output has that name where it can."""
+        """Every value's name in the model; an output has its own name where it can."""
         names = {value: value for value in self.graph.inputs}
         producers = self.graph.producers
         for name, value in self.graph.outputs.items():
             if value not in names and (value in producers or value == name):
                 names[value] = name
-        made = [o for n in self.graph.nodes for o in n.outputs if o]
-        for value in (*self.graph.constants, *made):
+        results = [o for n in self.graph.nodes for o in n.outputs if o]
+        for value in (*self.graph.constants, *results):
             if value not in names:
                 names[value] = self.out.fresh(value)
         return names
@@ -220,9 +217,9 @@ class _Export:
             graph.output.append(self._info(name, type, self.origin.outputs))
         self._state_values(proto)
         known = set(tensors) | {o for n in graph.node for o in n.output} | set(self.graph.inputs)
-        kept = [a for a in graph.quantization_annotation if a.tensor_name in known]
+        annotations = [a for a in graph.quantization_annotation if a.tensor_name in known]
         del graph.quantization_annotation[:]
-        graph.quantization_annotation.extend(kept)
+        graph.quantization_annotation.extend(annotations)
         if self.opset != self.origin.opset:
             self._check_valid(proto, tensors)
         return proto, tensors
@@ -359,5 +356,5 @@ def _with_terms_computed(graph: Graph) -> Graph:
 
 def _term(node: Node, constants: dict[str, Constant], type: TensorType) -> Array:
     operands = [constants[v] for v in node.inputs if v is not None]
-    made: list[Array] = run_node(Floats(), node, [c.array for c in operands], [c.type for c in operands], [type])
-    return made[0]
+    arrays: list[Array] = run_node(Floats(), node, [c.array for c in operands], [c.type for c in operands], [type])
+    return arrays[0]

@@ -10,11 +10,8 @@ from onnx import NodeProto, defs, helper
 
 from eqsat.errors import ExportModelError
 from eqsat.language.onnx.write.dims import DimsWriter
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.ops import OPS
+from eqsat.language.terms import Attrs, Constant, Dim, DType, Graph, Names, Node, TensorType
 
 Exporter = Callable[["ExportTarget"], None]
 
@@ -48,10 +45,10 @@ class Model:
 
     def add(self, op_type: str, inputs: Sequence[str], outputs: Sequence[str], label: str = "", **attrs: Any) -> None:
         """Add a node, of ONNX's own domain unless `domain` among the attributes names another."""
-        kept = list(inputs)
-        while kept and not kept[-1]:
-            kept.pop()
-        self.nodes.append(helper.make_node(op_type, kept, list(outputs), name=self.label(label), **attrs))
+        operands = list(inputs)
+        while operands and not operands[-1]:
+            operands.pop()
+        self.nodes.append(helper.make_node(op_type, operands, list(outputs), name=self.label(label), **attrs))
 
 
 class ExportTarget:
@@ -73,6 +70,11 @@ class ExportTarget:
         """The attributes of the node."""
         return self.node.attrs
 
+    @property
+    def onnx(self) -> str:
+        """The operator of ONNX's that the node's is declared as."""
+        return OPS[self.node.op].onnx or ""
+
     def input(self, index: int) -> str:
         """The name of an operand; the empty string for one left out."""
         return self.inputs[index] if index < len(self.inputs) else ""
@@ -80,17 +82,17 @@ class ExportTarget:
     def type(self, index: int = 0) -> TensorType:
         """The type of an operand."""
         value = self.node.inputs[index]
-        found = self.model.graph.type(value or "")
-        if not isinstance(found, TensorType):
-            raise self.refusal(f"the type of its operand {index} is {found}", "a tensor")
-        return found
+        type = self.model.graph.type(value or "")
+        if not isinstance(type, TensorType):
+            raise self.refusal(f"the type of its operand {index} is {type}", "a tensor")
+        return type
 
     def result(self, index: int = 0) -> TensorType:
         """The type of a result."""
-        found = self.model.graph.type(self.node.outputs[index])
-        if not isinstance(found, TensorType):
-            raise self.refusal(f"the type of its result is {found}", "a tensor")
-        return found
+        type = self.model.graph.type(self.node.outputs[index])
+        if not isinstance(type, TensorType):
+            raise self.refusal(f"the type of its result is {type}", "a tensor")
+        return type
 
     def constant(self, index: int) -> Constant | None:
         """An operand that is a constant, or None."""
@@ -107,10 +109,10 @@ class ExportTarget:
 
     def make(self, op_type: str, *inputs: str, **attrs: Any) -> str:
         """Add a node whose result only this translation uses."""
-        made = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
+        name = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
         self._check(op_type)
-        self.model.add(op_type, inputs, [made], **attrs)
-        return made
+        self.model.add(op_type, inputs, [name], **attrs)
+        return name
 
     def emit(self, op_type: str, *inputs: str, **attrs: Any) -> None:
         """Add the node that makes the results."""
@@ -119,9 +121,9 @@ class ExportTarget:
 
     def make_fused(self, domain: str, op_type: str, *inputs: str, **attrs: Any) -> str:
         """Add a node of another domain whose result only this translation uses."""
-        made = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
-        self.model.add(op_type, inputs, [made], domain=domain, **attrs)
-        return made
+        name = self.model.fresh(f"{self.outputs[0] or 'unused'}/{op_type}")
+        self.model.add(op_type, inputs, [name], domain=domain, **attrs)
+        return name
 
     def emit_fused(self, domain: str, op_type: str, *inputs: str, **attrs: Any) -> None:
         """Add the node of another domain that makes the results."""

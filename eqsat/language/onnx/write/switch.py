@@ -14,11 +14,7 @@ from eqsat.language.onnx.files import writer
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.files.protos import rename_captured
 from eqsat.language.onnx.write.exporter import assemble
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.names import Names
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Constant, Graph, Names, Sym, TensorType
 
 #: A half-open range of sizes: above the first, up to the second; None where it has no end.
 Range = tuple[int, int | None]
@@ -123,8 +119,8 @@ class _Switch:
     def _branch(self, index: int, graph: GraphProto, names: Mapping[str, str]) -> GraphProto:
         """The nodes of a case as a graph without inputs, whose names hide none of the model's."""
         inputs = {v.name for v in graph.input}
-        made = [o for n in graph.node for o in n.output if o]
-        local = {name: f"{name}/case {index}" for name in made}
+        results = [o for n in graph.node for o in n.output if o]
+        local = {name: f"{name}/case {index}" for name in results}
         new = {**names, **{old: self._fresh(text) for old, text in local.items()}}
         branch = GraphProto(name=f"case {index}")
         for node in graph.node:
@@ -191,8 +187,8 @@ class _Switch:
         for name in graph.inputs:
             type = graph.type(name)
             if isinstance(type, TensorType) and type.shape is not None:
-                for axis, found in enumerate(type.shape):
-                    if isinstance(found, Sym) and found == Sym.named(dim):
+                for axis, size in enumerate(type.shape):
+                    if isinstance(size, Sym) and size == Sym.named(dim):
                         return name, axis
         raise ExportModelError(
             f"no input shows how large dim {dim!r} is",

@@ -10,15 +10,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.nn.normalisation import softmax
 from eqsat.language.ops.operands import enumeration
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType, broadcast_shapes
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, broadcast_shapes
 
 
 def _attention_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -81,7 +77,6 @@ def _attention_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
 
 
 @op(
-    "attention",
     infer=_attention_type,
     flops=_attention_flops,
     sample=_attention_sample,
@@ -105,7 +100,7 @@ def attention(
     """softmax(q kᵀ · scale + mask) v for tensors of batch, heads, length, width; `scale` is 1/√width where left out.
 
     Fewer heads of k and v are shared by neighbouring heads of q. A mask of booleans keeps where true; `causal` keeps
-    keys no later than their query, counted from the start. `hidden` says what the shares of a query are whose scores
+    keys no later than their query, counted from the start. `hidden` states the shares of a query whose scores
     are all minus infinity: "zero", as in ONNX's operator, or "nan", as softmax makes them; "none" that there is no such
     query, so that either may be computed.
     """
@@ -113,12 +108,12 @@ def attention(
     k, v = (np.repeat(t, share, axis=1) for t in (k, v))
     factor = scale if scale is not None else 1.0 / math.sqrt(q.shape[3])
     scores = _scaled_scores(xp, q, k, factor)
-    kept: Any = np.tri(q.shape[2], k.shape[2], dtype=bool) if causal else None
+    visible: Any = np.tri(q.shape[2], k.shape[2], dtype=bool) if causal else None
     if mask is not None and _is_boolean(mask):
-        kept = mask if kept is None else np.logical_and(kept, mask)
+        visible = mask if visible is None else np.logical_and(visible, mask)
     elif mask is not None:
         scores = xp.add(scores, mask)
-    return xp.matmul(_kept_softmax(xp, scores, kept, hidden), v)
+    return xp.matmul(_kept_softmax(xp, scores, visible, hidden), v)
 
 
 def _scaled_scores(xp: Any, q: Any, k: Any, factor: float) -> Any:

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from eqsat.language.declaration.registry import spec
-from eqsat.language.terms.graph import Graph, Node
+from eqsat.language.terms import Graph, Node
 
 
 def with_activations_apart(graph: Graph, inner: Callable[[Node], str]) -> Graph:
-    """The graph with each fused activation as a node of its own, which is what such an operator is defined to be.
+    """The graph with each fused activation as a node of its own, as such an operator is defined.
 
     `inner` names the value that the activation is applied to, by the node that has both.
     """

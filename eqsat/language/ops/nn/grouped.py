@@ -10,14 +10,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.declaration.symbolic import at_least
 from eqsat.language.ops.operands import demands
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim, dim_max, exact_quotient, floordiv
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, dim_max, exact_quotient, floordiv
 
 #: The operands by place; those after the second may be left out, most of them in pairs.
 _NAMES = ("queries", "lengths", "keys", "values", "past keys", "past values", "cosines", "sines", "bias", "sinks")
@@ -175,7 +171,6 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
 
 
 @op(
-    "grouped_attention",
     infer=_type,
     flops=_flops,
     sample=_sample,
@@ -244,8 +239,8 @@ def grouped_attention(
     if bias is not None:
         scores = xp.add(scores, _widened(xp, bias, scores.shape[3]))
     extra = sink.reshape(heads, 1, 1) if sink is not None else xp.number(0.0, q) if smooth else None
-    made = xp.matmul(_shares(xp, scores, seen, extra), wide[1])
-    return np.swapaxes(made, 1, 2).reshape(batch, length, heads * size), keys, values
+    attended = xp.matmul(_shares(xp, scores, seen, extra), wide[1])
+    return np.swapaxes(attended, 1, 2).reshape(batch, length, heads * size), keys, values
 
 
 def _ranges(parts: Sequence[int]) -> list[tuple[int, int]]:

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import InferRule, Operands, SampleRule, present
+from eqsat.language.declaration import InferRule, Operands, Sample, SampleRule, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import first_extreme, flops_per_input, mean
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Shape, TensorType
 
 
 def _along_axis(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -31,20 +29,22 @@ def _along_axis(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 _AXIS_SAMPLE = sampling.one_operand(axis=sampling.axis)
 
 
-@op(
-    "softmax",
+#: Shares of a whole along an axis.
+_shares = partial(
+    op,
     infer=_along_axis,
     flops=flops_per_input(8),
     sample=_AXIS_SAMPLE,
     index="...{axis} -> ...{axis}",
-    onnx="Softmax",
-    instances=({"axis": 0}, {"axis": 1}),
     accumulates=True,
     sensitive=True,
     rowwise=True,
     hides_sign=True,
     total="static",
 )
+
+
+@_shares(onnx="Softmax", instances=({"axis": 0}, {"axis": 1}))
 def softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """exp(x) / sum of exp(x) along an axis; floats are shifted by their maximum, so as not to overflow."""
     if not xp.exact:
@@ -54,19 +54,7 @@ def softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     return xp.divide(weights, xp.sum(weights, axis=(axis,), keepdims=True))
 
 
-@op(
-    "log_softmax",
-    infer=_along_axis,
-    flops=flops_per_input(8),
-    sample=_AXIS_SAMPLE,
-    index="...{axis} -> ...{axis}",
-    onnx="LogSoftmax",
-    accumulates=True,
-    sensitive=True,
-    rowwise=True,
-    hides_sign=True,
-    total="static",
-)
+@_shares(onnx="LogSoftmax")
 def log_softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
     """Logarithm of the softmax, in floats without the detour."""
     if xp.exact:
@@ -77,7 +65,6 @@ def log_softmax(xp: Any, x: Any, *, axis: int = -1) -> Any:
 
 
 @op(
-    "hardmax",
     infer=_along_axis,
     flops=flops_per_input(2),
     sample=_AXIS_SAMPLE,
@@ -100,7 +87,6 @@ def _lp_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping
 
 
 @op(
-    "lp_norm",
     infer=_along_axis,
     flops=flops_per_input(4),
     sample=_lp_sample,
@@ -152,13 +138,11 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     return scaled if bias is None else xp.add(scaled, bias)
 
 
-@op(
-    "layer_norm",
+#: Normalisations over the last axes.
+_over_trailing = partial(
+    op,
     infer=_trailing_type,
-    flops=flops_per_input(8),
     sample=_trailing_sample,
-    index="...{axis:}, {axis:}, + {axis:} -> ...{axis:}",
-    onnx="LayerNormalization",
     instances=({"axis": 1}, {"axis": 2}),
     accumulates=True,
     sensitive=True,
@@ -166,6 +150,11 @@ def _affine(xp: Any, x: Any, scale: Any, bias: Any) -> Any:
     total="static",
     beside=enumeration.normalised,
     demands=demands.trailing,
+)
+
+
+@_over_trailing(
+    flops=flops_per_input(8), index="...{axis:}, {axis:}, + {axis:} -> ...{axis:}", onnx="LayerNormalization"
 )
 def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: (x - mean) / √(variance + epsilon) · scale + bias."""
@@ -173,21 +162,7 @@ def layer_norm(xp: Any, x: Any, scale: Any, bias: Any = None, *, axis: int = -1,
     return _affine(xp, normalised(xp, x, axes, epsilon), scale, bias)
 
 
-@op(
-    "rms_norm",
-    infer=_trailing_type,
-    flops=flops_per_input(5),
-    sample=_trailing_sample,
-    index="...{axis:}, {axis:} -> ...{axis:}",
-    onnx="RMSNormalization",
-    instances=({"axis": 1}, {"axis": 2}),
-    accumulates=True,
-    sensitive=True,
-    rowwise=True,
-    total="static",
-    beside=enumeration.normalised,
-    demands=demands.trailing,
-)
+@_over_trailing(flops=flops_per_input(5), index="...{axis:}, {axis:} -> ...{axis:}", onnx="RMSNormalization")
 def rms_norm(xp: Any, x: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5) -> Any:
     """Normalised over the axes from `axis` on: x / √(mean of squares + epsilon) · scale."""
     axes = tuple(range(axis % x.ndim, x.ndim))
@@ -242,8 +217,11 @@ def _channels(x: Any, vector: Any) -> Any:
     return np.reshape(vector, (-1, *(1,) * (x.ndim - 2)))
 
 
-@op(
-    "batch_norm",
+#: Normalisations with parameters for each channel.
+_over_channels = partial(op, accumulates=True, sensitive=True, beside=enumeration.per_channel)
+
+
+@_over_channels(
     infer=_by_channel(2),
     flops=flops_per_input(2),
     sample=_channel_sample(2),
@@ -251,10 +229,7 @@ def _channels(x: Any, vector: Any) -> Any:
     index="n c h..., c, c, c, c -> n c h...",
     onnx="BatchNormalization",
     instances=({},),
-    accumulates=True,
-    sensitive=True,
     total="static",
-    beside=enumeration.per_channel,
     parameters="channel",
 )
 def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, epsilon: float = 1e-5) -> Any:
@@ -264,16 +239,12 @@ def batch_norm(xp: Any, x: Any, scale: Any, bias: Any, mean: Any, var: Any, *, e
     return _affine(xp, xp.divide(centred, _channels(x, deviation)), _channels(x, scale), _channels(x, bias))
 
 
-@op(
-    "instance_norm",
+@_over_channels(
     infer=_by_channel(3),
     flops=flops_per_input(8),
     sample=_channel_sample(3),
     index="n c [h...], c, c -> n c [h...]",
     onnx="InstanceNormalization",
-    accumulates=True,
-    sensitive=True,
-    beside=enumeration.per_channel,
 )
 def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e-5) -> Any:
     """Normalised over the spatial axes of each channel, then scaled and shifted by channel."""
@@ -281,17 +252,13 @@ def instance_norm(xp: Any, x: Any, scale: Any, bias: Any, *, epsilon: float = 1e
     return _affine(xp, inner, _channels(x, scale), _channels(x, bias))
 
 
-@op(
-    "group_norm",
+@_over_channels(
     infer=_by_channel(3),
     flops=flops_per_input(8),
     sample=_group_sample,
     index="n [c h...], [c], [c] -> n [c h...]",
     onnx="GroupNormalization",
-    accumulates=True,
-    sensitive=True,
     choices={"groups": enumeration.divisors},
-    beside=enumeration.per_channel,
 )
 def group_norm(xp: Any, x: Any, scale: Any, bias: Any, *, groups: int, epsilon: float = 1e-5) -> Any:
     """Normalised over the channels of a group and the spatial axes, then scaled and shifted by channel."""
@@ -312,7 +279,6 @@ def _mvn_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 
 
 @op(
-    "mvn",
     infer=_mvn_type,
     flops=flops_per_input(8),
     sample=sampling.one_operand(axes=sampling.axes),

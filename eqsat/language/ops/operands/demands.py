@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from eqsat.language.terms.constraint import Constraint, extends
-from eqsat.language.terms.dims import Dim, Sym, product
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape
+from eqsat.language.terms import Attrs, Constraint, Dim, Shape, Sym, product
+from eqsat.language.terms.constraint import extends
 
 
 def as_many(operands: Sequence[Shape], result: Shape, attrs: Attrs) -> Iterator[Constraint]:

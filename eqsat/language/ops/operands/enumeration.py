@@ -40,11 +40,11 @@ def _along(size: int, kernel: int, most: int) -> Iterator[tuple[int, int, int, i
 @cache
 def _geometry(sizes: Sizes, kernel: Sizes, most: int) -> tuple[tuple[Sizes, Sizes, Sizes], ...]:
     """Strides, dilations and pads of windows over the spatial axes."""
-    found = []
+    combinations = []
     for axes in itertools.product(*(list(_along(n, k, most)) for n, k in zip(sizes, kernel, strict=True))):
         strides, dilations, begins, ends = zip(*axes, strict=True)
-        found.append((strides, dilations, (*begins, *ends)))
-    return tuple(found)
+        combinations.append((strides, dilations, (*begins, *ends)))
+    return tuple(combinations)
 
 
 def convolved(bounds: Bounds, dims: Sequence[Sizes]) -> Iterator[tuple[Sizes, Sizes, Sizes]]:
@@ -55,7 +55,7 @@ def convolved(bounds: Bounds, dims: Sequence[Sizes]) -> Iterator[tuple[Sizes, Si
 
 
 def deconvolved(bounds: Bounds, dims: Sequence[Sizes]) -> Iterator[tuple[Any, ...]]:
-    """Strides, dilations, pads and output padding of a transposed convolution; what it cuts off is checked later."""
+    """Strides, dilations, pads and output padding of a transposed convolution; too large pads are refused later."""
     count = max(len(dims[0]) - 2, 0)
     ones = list(itertools.product((1, 2), repeat=count))
     yield from itertools.product(
@@ -186,7 +186,7 @@ def beside_matmul(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> 
 
 
 def beside_gemm(known: Sequence[Sizes | None], place: int, bounds: Bounds) -> Iterator[Sizes]:
-    """Two matrices, and what is added to their product."""
+    """Two matrices, and an addend of their product."""
     yield from shapes(bounds, 2, 2) if place < 2 else shapes(bounds, 0, 2)
 
 

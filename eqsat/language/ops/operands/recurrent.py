@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.spec import FlopRule, InferRule, Operands, SampleRule, present, same_dtype
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim, floordiv
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.declaration import InferRule, Operands, Sample, SampleRule, present, same_dtype
+from eqsat.language.declaration.spec import FlopRule
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, floordiv
 
 DIRECTIONS = ("forward", "reverse", "bidirectional")
 

@@ -9,14 +9,10 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
 from eqsat.language.ops.quantised.quantisation import whole
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 #: Bits of a number that do not straddle bytes.
 BITS = (2, 4, 8)
@@ -40,8 +36,8 @@ def _type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     if bits not in BITS or block * bits % 8 or b.dtype is not DType.UINT8:
         raise ShapeError(f"{bits} bits in blocks of {block} as {b.dtype.value}", expected="2, 4 or 8 bits, whole bytes")
     packed = block * bits // 8
-    held = -(-_blocks(attrs) * bits // 8) if zeros is not None and zeros.dtype is DType.UINT8 else _blocks(attrs)
-    wanted = ((b, n * _blocks(attrs) * packed), (scales, n * _blocks(attrs)), (zeros, n * held), (bias, n))
+    count = -(-_blocks(attrs) * bits // 8) if zeros is not None and zeros.dtype is DType.UINT8 else _blocks(attrs)
+    wanted = ((b, n * _blocks(attrs) * packed), (scales, n * _blocks(attrs)), (zeros, n * count), (bias, n))
     for operand, size in wanted:
         if operand is not None and operand.is_static and operand.size != size:
             raise ShapeError(f"{operand} of a {k} × {n} weight in blocks of {block}", expected=f"{size} elements")
@@ -69,7 +65,6 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
 
 
 @op(
-    "matmul_packed",
     infer=_type,
     flops=_flops,
     sample=_sample,

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops.linear import conv, matmul
 from eqsat.language.ops.quantised.quantisation import centred, check_zero, rounded, single, whole
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType
 
 _CONV = ("strides", "pads", "dilations", "group")
 
 
 def _conv_shape(x: TensorType, w: TensorType, attrs: Attrs, dtype: DType) -> tuple[TensorType]:
-    (made,) = conv.infer([TensorType(DType.INT32, x.shape), TensorType(DType.INT32, w.shape)], attrs)
-    return (TensorType(dtype, made.shape),)
+    (result,) = conv.infer([TensorType(DType.INT32, x.shape), TensorType(DType.INT32, w.shape)], attrs)
+    return (TensorType(dtype, result.shape),)
 
 
 def _check_each(size: Dim | None, *parameters: TensorType | None) -> None:
@@ -45,7 +42,7 @@ def _axis(x: TensorType, axis: int, least: int) -> Dim | None:
 def _check_sides(a: TensorType, b: TensorType, left: Operands, right: Operands) -> None:
     """ShapeError unless parameters of a left operand belong to its rows, those of a right one to its columns."""
     if a.shape is not None:
-        # A product with a vector has its rows as the last axis, where what is by row would be by column.
+        # A product with a vector has its rows as the last axis, where parameters by row would be by column.
         of_vector = b.shape is not None and len(b.shape) == 1
         _check_each(None if of_vector else _axis(a, -2, 2), *left)
     if b.shape is not None:
@@ -110,11 +107,13 @@ def _convolved(xp: Any, x: Any, w: Any, zeros: tuple[Any, Any], attrs: Mapping[s
     return conv.reference(xp, x.astype(np.float64), w.astype(np.float64), **attrs).astype(np.int64)
 
 
-@op(
-    "conv_integer",
+#: Products of numbers of eight bits with zero points of their own.
+_integer = partial(op, dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"})
+
+
+@_integer(
     infer=_conv_integer_type,
     sample=_conv_integer_sample,
-    dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
     onnx="ConvInteger",
     shapes="As conv: n, c, spatial… and o, c/group, kernel… become n, o, windows…; int32.",
 )
@@ -130,14 +129,14 @@ def conv_integer(
     dilations: tuple[int, ...] = (),
     group: int = 1,
 ) -> Any:
-    """Convolution of quantised numbers less their zero points, of int32; what is padded is 0 after that."""
+    """Convolution of quantised numbers less their zero points, of int32; padding is 0 after that."""
     attrs = {"strides": strides, "pads": pads, "dilations": dilations, "group": group}
     return _convolved(xp, x, w, (x_zero, w_zero), attrs).astype(np.int32)
 
 
 def _matmul_shape(a: TensorType, b: TensorType, attrs: Attrs, dtype: DType) -> tuple[TensorType]:
-    (made,) = matmul.infer([TensorType(DType.INT32, a.shape), TensorType(DType.INT32, b.shape)], attrs)
-    return (TensorType(dtype, made.shape),)
+    (result,) = matmul.infer([TensorType(DType.INT32, a.shape), TensorType(DType.INT32, b.shape)], attrs)
+    return (TensorType(dtype, result.shape),)
 
 
 def _matmul_integer_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -175,14 +174,7 @@ def _multiplied(xp: Any, a: Any, b: Any, zeros: tuple[Any, Any]) -> Any:
     return np.asarray(xp.matmul(a.astype(np.float64), b.astype(np.float64))).astype(np.int64)
 
 
-@op(
-    "matmul_integer",
-    infer=_matmul_integer_type,
-    sample=_matmul_integer_sample,
-    dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"},
-    onnx="MatMulInteger",
-    shapes="As matmul; int32.",
-)
+@_integer(infer=_matmul_integer_type, sample=_matmul_integer_sample, onnx="MatMulInteger", shapes="As matmul; int32.")
 def matmul_integer(xp: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """Matrix product of quantised numbers less their zero points, of int32.
 
@@ -193,8 +185,8 @@ def matmul_integer(xp: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = No
 
 def _rescaled(xp: Any, sums: Any, scales: tuple[Any, Any, Any], zero: Any, dtype: DType) -> Any:
     """Sums of products in units of two scales as numbers quantised by a third."""
-    left, right, made = (single(s) for s in scales)
-    factor = xp.divide(xp.multiply(left, right), made)
+    left, right, result = (single(s) for s in scales)
+    factor = xp.divide(xp.multiply(left, right), result)
     if not xp.exact:
         sums = sums.astype(factor.dtype)
     return rounded(xp, xp.multiply(sums, factor), zero, dtype)
@@ -210,9 +202,9 @@ def _qlinear_operands(operands: Operands) -> tuple[TensorType, TensorType, Tenso
     same_dtype(scales)
     if not scales[0].dtype.is_float:
         raise ShapeError(f"scale {scales[0]}", expected="floats")
-    left, right, made = (present(operands, i) for i in (0, 3, 7))
-    _check_quantised((left, operands[2]), (right, operands[5]), (made, None))
-    return left, right, made
+    left, right, zero = (present(operands, i) for i in (0, 3, 7))
+    _check_quantised((left, operands[2]), (right, operands[5]), (zero, None))
+    return left, right, zero
 
 
 def _qlinear_shapes(known: Sequence[Shape | None], left: Shape, right: Shape, *more: Shape) -> list[Shape]:
@@ -222,10 +214,10 @@ def _qlinear_shapes(known: Sequence[Shape | None], left: Shape, right: Shape, *m
 
 
 def _qlinear_conv_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
-    x, w, made = _qlinear_operands(operands)
+    x, w, zero = _qlinear_operands(operands)
     numbers = [operands[i] for i in (1, 2, 6, 7)]
     _check_filters(w, numbers, [operands[4], operands[5]], operands[8] if len(operands) > 8 else None)
-    return _conv_shape(x, w, attrs, made.dtype)
+    return _conv_shape(x, w, attrs, zero.dtype)
 
 
 def _qlinear_conv_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
@@ -237,7 +229,6 @@ def _qlinear_conv_sample(rng: random.Random, known: Sequence[Shape | None], attr
 
 
 @op(
-    "qlinear_conv",
     infer=_qlinear_conv_type,
     sample=_qlinear_conv_sample,
     dtypes={**_QLINEAR, 8: "int32"},
@@ -276,10 +267,10 @@ def qlinear_conv(
 
 
 def _qlinear_matmul_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
-    a, b, made = _qlinear_operands(operands)
+    a, b, zero = _qlinear_operands(operands)
     _check_sides(a, b, operands[1:3], operands[4:6])
     _check_each(None, *operands[6:8])
-    return _matmul_shape(a, b, attrs, made.dtype)
+    return _matmul_shape(a, b, attrs, zero.dtype)
 
 
 def _qlinear_matmul_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
@@ -290,7 +281,6 @@ def _qlinear_matmul_sample(rng: random.Random, known: Sequence[Shape | None], at
 
 
 @op(
-    "qlinear_matmul",
     infer=_qlinear_matmul_type,
     sample=_qlinear_matmul_sample,
     dtypes=_QLINEAR,

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import DType, Shape, TensorType
+from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
 
 def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:
@@ -27,8 +25,8 @@ def spread(parameter: Any, x: Any, axis: int, block: int) -> Any:
     if parameter.ndim == 0 or (parameter.size == 1 and not block):
         return parameter.reshape(())
     if block:
-        kept = (slice(None),) * (axis % x.ndim)
-        return np.repeat(parameter, block, axis=axis)[(*kept, slice(x.shape[axis]))]
+        lead = (slice(None),) * (axis % x.ndim)
+        return np.repeat(parameter, block, axis=axis)[(*lead, slice(x.shape[axis]))]
     return parameter.reshape(parameter.shape[0], *(1,) * (x.ndim - 1 - axis % x.ndim))
 
 
@@ -58,8 +56,8 @@ def rounded(xp: Any, x: Any, zero: Any, dtype: DType) -> Any:
     offset = 0 if zero is None else whole(zero)
     with np.errstate(invalid="ignore"):
         inside = np.where(nearest == nearest, nearest, float(limits.min) - offset)
-        held = np.minimum(np.maximum(inside, float(limits.min) - offset), float(limits.max) - offset)
-    return (held.astype(np.int64) + offset).astype(dtype.numpy)
+        clipped = np.minimum(np.maximum(inside, float(limits.min) - offset), float(limits.max) - offset)
+    return (clipped.astype(np.int64) + offset).astype(dtype.numpy)
 
 
 def single(x: Any) -> Any:
@@ -68,7 +66,7 @@ def single(x: Any) -> Any:
 
 
 def check_zero(zero: TensorType | None, dtype: DType) -> None:
-    """ShapeError for a zero point of another type than what it belongs to."""
+    """ShapeError for a zero point of another type than its numbers."""
     if zero is not None and zero.dtype is not dtype:
         raise ShapeError(
             f"zero point {zero} of {dtype.value}", expected="a zero point of the type that is quantised to"
@@ -140,16 +138,17 @@ def _int(dim: object) -> int:
     return dim
 
 
-@op(
-    "quantize_linear",
-    infer=_quantize_type,
+#: Operators with a scale and a zero point, of all elements, by axis or by block.
+_placed = partial(
+    op,
     sample=_quantised_sample,
-    dtypes={2: "uint8"},
     deferred=True,
-    onnx="QuantizeLinear",
     shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
     parameters="block",
 )
+
+
+@_placed(infer=_quantize_type, dtypes={2: "uint8"}, onnx="QuantizeLinear")
 def quantize_linear(
     xp: Any, x: Any, scale: Any, zero: Any = None, *, to: str = "uint8", axis: int = 1, block: int = 0
 ) -> Any:
@@ -172,16 +171,7 @@ def _dequantize_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(scale.dtype, x.shape),)
 
 
-@op(
-    "dequantize_linear",
-    infer=_dequantize_type,
-    sample=_quantised_sample,
-    dtypes={0: "uint8", 2: "uint8"},
-    deferred=True,
-    onnx="DequantizeLinear",
-    shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
-    parameters="block",
-)
+@_placed(infer=_dequantize_type, dtypes={0: "uint8", 2: "uint8"}, onnx="DequantizeLinear")
 def dequantize_linear(xp: Any, x: Any, scale: Any, zero: Any = None, *, axis: int = 1, block: int = 0) -> Any:
     """The numbers that quantised ones stand for, (x - zero) · scale, of the element type of the scale."""
     numbers = centred(xp, x, None if zero is None else spread(zero, x, axis, block))
@@ -198,7 +188,6 @@ def _dynamic_type(operands: Operands, attrs: Attrs) -> tuple[TensorType, TensorT
 
 
 @op(
-    "dynamic_quantize_linear",
     infer=_dynamic_type,
     sample=sampling.one_operand(),
     deferred=True,

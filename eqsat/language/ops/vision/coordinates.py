@@ -33,7 +33,7 @@ def coordinates(size: int, count: int, scale: float, how: str, region: tuple[flo
     """
     one, half = np.float32(1), np.float32(0.5)
     places, factor = np.arange(count, dtype=np.float32), np.float32(scale)
-    given, made = np.float32(size), np.float32(count)
+    given, places_made = np.float32(size), np.float32(count)
     if factor == one:
         return places
     match how:
@@ -42,14 +42,14 @@ def coordinates(size: int, count: int, scale: float, how: str, region: tuple[flo
         case "tf_half_pixel_for_nn":
             return (places + half) / factor
         case "align_corners":
-            return places * (given - one) / (made - one) if count != 1 else np.zeros(1, np.float32)
+            return places * (given - one) / (places_made - one) if count != 1 else np.zeros(1, np.float32)
         case "pytorch_half_pixel" if count <= 1:
             return np.zeros(count, np.float32)
         case "half_pixel_symmetric":
-            offset = given / np.float32(2) * (one - made / (factor * given))
+            offset = given / np.float32(2) * (one - places_made / (factor * given))
             return (np.float64(offset) + (places.astype(np.float64) + 0.5) / factor - 0.5).astype(np.float32)
         case "tf_crop_and_resize":
-            return _cropped(places, given, made, region)
+            return _cropped(places, given, places_made, region)
         case _:
             return (places + half) / factor - half
 
@@ -72,15 +72,15 @@ def nearest(at: Any, size: int, rounding: str) -> Any:
     """The index of the element that each coordinate is rounded to."""
     match rounding:
         case "floor":
-            found = np.floor(at)
+            index = np.floor(at)
         case "ceil":
-            found = np.ceil(at)
+            index = np.ceil(at)
         case _:
             below = np.floor(at)
             past = at - below - np.float32(0.5)
             halfway = np.abs(past) <= _HALFWAY
-            found = below + np.where(halfway, rounding == "round_prefer_ceil", past > 0)
-    return np.clip(found.astype(np.int64), 0, size - 1)
+            index = below + np.where(halfway, rounding == "round_prefer_ceil", past > 0)
+    return np.clip(index.astype(np.int64), 0, size - 1)
 
 
 def linear(at: Any, size: int) -> tuple[Any, Any]:

@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present, same_dtype
-from eqsat.language.ops.sampling import Sample
-from eqsat.language.terms.dims import Dim
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
@@ -96,7 +92,6 @@ def _neighbours(at: Any, mode: str) -> list[tuple[Any, Any]]:
 
 
 @op(
-    "grid_sample",
     infer=_grid_type,
     flops=_grid_flops,
     sample=_grid_sample,
@@ -131,11 +126,11 @@ def grid_sample(
                 inside &= (place >= 0) & (place < size)
             index.append(np.clip(place, 0, size - 1))
             weights.append(weight)
-        found = np.moveaxis(x[(rows, slice(None), *index)], -1, 1)
-        found = np.where(inside[:, None], found, np.zeros((), x.dtype))
+        elements = np.moveaxis(x[(rows, slice(None), *index)], -1, 1)
+        elements = np.where(inside[:, None], elements, np.zeros((), x.dtype))
         for weight in weights:
-            found = found if weight is None else found * weight[:, None].astype(x.dtype)
-        total = found if total is None else total + found
+            elements = elements if weight is None else elements * weight[:, None].astype(x.dtype)
+        total = elements if total is None else total + elements
     return total
 
 

@@ -5,20 +5,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration.registry import op
-from eqsat.language.declaration.spec import Operands, present
+from eqsat.language.declaration import Operands, Sample, op, present
 from eqsat.language.ops import sampling
 from eqsat.language.ops.movement import axis_of
-from eqsat.language.ops.sampling import Sample
 from eqsat.language.ops.vision import coordinates as places
-from eqsat.language.terms.dims import Dim, floordiv
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import Shape, TensorType
+from eqsat.language.terms import Attrs, Dim, Shape, TensorType, floordiv
 
 Ints: TypeAlias = tuple[int, ...]
 Floats: TypeAlias = tuple[float, ...]
@@ -47,8 +44,8 @@ def _scaled(dim: Dim, scale: float) -> Dim | None:
 def _resized(dims: Sequence[Dim], attrs: Mapping[str, Any]) -> list[Dim] | None:
     """The sizes of the resized axes; None where they are not known for named dims."""
     if attrs["scales"]:
-        made = [_scaled(d, s) for d, s in zip(dims, attrs["scales"], strict=True)]
-        return None if any(d is None for d in made) else [d for d in made if d is not None]
+        scaled = [_scaled(d, s) for d, s in zip(dims, attrs["scales"], strict=True)]
+        return None if any(d is None for d in scaled) else [d for d in scaled if d is not None]
     sizes = list(attrs["sizes"])
     if attrs.get("policy", "stretch") == "stretch":
         return sizes
@@ -86,11 +83,11 @@ def _resize_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     # Laws ask which axes there are, so each has one name.
     if len(set(at)) != len(at) or min(axes) < 0:
         raise ShapeError(f"axes {list(axes)}", expected="different axes, counted from the left")
-    made = _resized([x.dims[a] for a in at], attrs)
-    if made is None:
+    resized = _resized([x.dims[a] for a in at], attrs)
+    if resized is None:
         return (x.with_shape(None),)
     dims = list(x.dims)
-    for a, size in zip(at, made, strict=True):
+    for a, size in zip(at, resized, strict=True):
         if dims[a] == 0 and isinstance(size, int) and size:
             raise ShapeError(f"axis {a} of {x} resized to {size}", expected="an axis with elements")
         dims[a] = size
@@ -112,14 +109,14 @@ def _geometry(x: Any, attrs: Mapping[str, Any]) -> Iterator[tuple[int, int, int,
     """Axis, size, new size and scale of each axis that is resized."""
     axes = [a % x.ndim for a in attrs["axes"]]
     sizes = [x.shape[a] for a in axes]
-    made = [int(str(d)) for d in _resized(sizes, attrs) or ()]
+    counts = [int(str(d)) for d in _resized(sizes, attrs) or ()]
     if attrs["scales"]:
         scales = [np.float32(s) for s in attrs["scales"]]
     elif attrs.get("policy", "stretch") == "stretch":
-        scales = [np.float32(m) / np.float32(n) if n else np.float32(1) for m, n in zip(made, sizes, strict=True)]
+        scales = [np.float32(m) / np.float32(n) if n else np.float32(1) for m, n in zip(counts, sizes, strict=True)]
     else:
         scales = [_common_scale(sizes, attrs["sizes"], attrs["policy"])] * len(axes)
-    for axis, size, count, scale in zip(axes, sizes, made, scales, strict=True):
+    for axis, size, count, scale in zip(axes, sizes, counts, scales, strict=True):
         yield axis, size, count, float(scale)
 
 
@@ -138,10 +135,10 @@ def numbers(xp: Any, values: Any, like: Any) -> Any:
     if not xp.exact:
         return np.asarray(values).astype(np.asarray(like).dtype)
     known = {v: xp.number(float(v), like) for v in np.unique(values)}
-    made = [known[v] for v in np.ravel(values)]
-    result = np.empty(len(made), object)
-    result[:] = [np.asarray(m)[()] for m in made]
-    plain = not made or isinstance(result[0], int | np.integer)
+    elements = [known[v] for v in np.ravel(values)]
+    result = np.empty(len(elements), object)
+    result[:] = [np.asarray(m)[()] for m in elements]
+    plain = not elements or isinstance(result[0], int | np.integer)
     return (result.astype(np.int64) if plain else result).reshape(np.shape(values))
 
 
@@ -176,7 +173,7 @@ def _resize_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
     x = known[0]
     if x is None:
         least = max((a + 1 for a in axes or ()), default=len(given or (0,)))
-        # Matrices and N,C,H,W are what ONNX Runtime interpolates in every mode.
+        # ONNX Runtime interpolates matrices and N,C,H,W in every mode.
         rank = rng.choice([r for r in (2, 4) if r >= least] or [least])
         x = tuple(rng.randint(1, 4) for _ in range(rank))
     if axes is None:
@@ -213,8 +210,11 @@ def _resize_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
     return results[0].size * taps
 
 
-@op(
-    "resize_nearest",
+#: Forms of ONNX's Resize.
+_resizing = partial(op, index="...{axes} -> ...{axes}; reads axes", onnx="Resize")
+
+
+@_resizing(
     infer=_resize_type,
     sample=_sample(
         coordinates=sampling.choice("half_pixel", "asymmetric", "align_corners"),
@@ -222,8 +222,6 @@ def _resize_flops(operands: Operands, results: Sequence[TensorType], attrs: Attr
     ),
     multilinear=(0,),
     movement=True,
-    index="...{axes} -> ...{axes}; reads axes",
-    onnx="Resize",
 )
 def resize_nearest(
     xp: Any,
@@ -249,8 +247,7 @@ def resize_nearest(
     return x
 
 
-@op(
-    "resize",
+@_resizing(
     infer=_resize_type,
     flops=_resize_flops,
     sample=_sample(
@@ -258,8 +255,6 @@ def resize_nearest(
         coordinates=sampling.choice("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel"),
     ),
     multilinear=(0,),
-    index="...{axes} -> ...{axes}; reads axes",
-    onnx="Resize",
 )
 def resize(
     xp: Any,
@@ -299,8 +294,7 @@ def _crop_region(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Floa
     )
 
 
-@op(
-    "crop_resize",
+@_resizing(
     infer=_crop_type,
     flops=_resize_flops,
     sample=_sample(
@@ -308,8 +302,6 @@ def _crop_region(rng: random.Random, x: Shape, attrs: Mapping[str, Any]) -> Floa
         region=_crop_region,
         extrapolation=sampling.choice(0.0, 1.5),
     ),
-    index="...{axes} -> ...{axes}; reads axes",
-    onnx="Resize",
 )
 def crop_resize(
     xp: Any,
@@ -337,8 +329,8 @@ def crop_resize(
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy, "mode": mode, "rounding": rounding}
     kernel = {"cubic_coeff": cubic_coeff, "exclude_outside": exclude_outside, "antialias": antialias}
     more = {"coordinates": "tf_crop_and_resize", "regions": regions}
-    made, beyond = _interpolated(xp, x, {**given, **kernel, **more})
+    resized, beyond = _interpolated(xp, x, {**given, **kernel, **more})
     for axis, there in beyond.items():
-        spread = there.reshape(-1, *(1,) * (made.ndim - 1 - axis))
-        made = np.where(spread, xp.number(extrapolation, x), made)
-    return made
+        spread = there.reshape(-1, *(1,) * (resized.ndim - 1 - axis))
+        resized = np.where(spread, xp.number(extrapolation, x), resized)
+    return resized

@@ -1,10 +1,12 @@
-"""Evaluation of one operator on many operands at once, whatever the operator."""
+"""Evaluation of one operator on many operands at once, whatever the operator, and fingerprints of the results."""
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -13,6 +15,7 @@ from eqsat.language.arithmetic.residues import PRIME, Residues
 from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate.term import Label
+from eqsat.rewrites.rules.term import outputs
 
 #: Computes the outputs, a row each, of operands that are stacked on a new first axis.
 Batch: TypeAlias = Callable[[Sequence[Any]], "list[Any]"]
@@ -27,7 +30,6 @@ class BatchPlan:
     """Evaluation of an operator on many operands: `shared` if the operands after the first are one for all rows."""
 
     run: Batch
-    name: str
     shared: bool = False
 
 
@@ -39,7 +41,7 @@ class ResidueArithmetic:
     """
 
     def __init__(self, seed: int) -> None:
-        self._residues = Residues()
+        self.residues = Residues()
         self._seed = seed
 
     def draw(self, type: TensorType, rows: int, *key: int) -> Any:
@@ -53,17 +55,15 @@ class ResidueArithmetic:
         self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType], operands: Sequence[Any]
     ) -> list[Any]:
         """The outputs of one application."""
-        made = spec(label.op).reference(self._space(types, results), *operands, **label.attrs)
-        outputs = list(made) if isinstance(made, tuple) else [made]
-        return [self._residues.finish(o, t) for o, t in zip(outputs, results, strict=True)]
+        return outputs(self.residues, label.op, label.attrs, operands, types, results)
 
     def plan(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """The fastest evaluation of many rows that gives the same as one row at a time."""
         drawn = [self.draw(t, _PROBES, 7, i) for i, t in enumerate(types)]
         want = self.each(label, types, results).run(drawn)
-        ways = (self._stacked, self._shifted, self._trailing, self._grouped, self._tabled)
-        for way in (self._gathered, *ways) if spec(label.op).movement else ways:
-            plan = way(label, types, results)
+        candidates = (self._stacked, self._shifted, self._trailing, self._grouped, self._tabled)
+        for candidate in (self._gathered, *candidates) if spec(label.op).movement else candidates:
+            plan = candidate(label, types, results)
             if plan is not None and _agrees(plan.run, drawn, want):
                 return plan
         shared = self._merged(label, types, results)
@@ -79,10 +79,10 @@ class ResidueArithmetic:
             rows = [self.one(label, types, results, row) for row in zip(*operands, strict=True)]
             return [np.stack(parts) for parts in zip(*rows, strict=True)]
 
-        return BatchPlan(run, "one by one")
+        return BatchPlan(run)
 
     def _space(self, types: Sequence[TensorType], results: Sequence[TensorType]) -> Any:
-        return self._residues.namespace(list(types), list(results))
+        return self.residues.namespace(list(types), list(results))
 
     def _stacked(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """A new first axis, for operators that take any number of leading axes."""
@@ -94,7 +94,7 @@ class ResidueArithmetic:
             ]
             return self.one(label, types, results, aligned)
 
-        return BatchPlan(run, "stacked")
+        return BatchPlan(run)
 
     def _shifted(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """A new first axis, for operators that name axes in an attribute `axis` or `axes`."""
@@ -111,11 +111,11 @@ class ResidueArithmetic:
             rows = len(x)
             wide = np.moveaxis(x, 0, 1).reshape(x.shape[1], -1, *x.shape[3:])
             more = Label(label.op, label.attrs | {"group": rows * label.attrs["group"]})
-            (made,) = self.one(more, types, results, [wide, w.reshape(-1, *w.shape[2:])])
-            apart = made.reshape(made.shape[0], rows, -1, *made.shape[2:])
+            (result,) = self.one(more, types, results, [wide, w.reshape(-1, *w.shape[2:])])
+            apart = result.reshape(result.shape[0], rows, -1, *result.shape[2:])
             return [np.moveaxis(apart, 1, 0)]
 
-        return BatchPlan(run, "grouped")
+        return BatchPlan(run)
 
     def _tabled(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """A table of the term that each pair of elements adds to each result, for small products of two operands."""
@@ -127,7 +127,7 @@ class ResidueArithmetic:
             table = np.stack(
                 [self.one(label, types, results, [a, b])[0].reshape(-1) for a in units[0] for b in units[1]]
             )
-        except Exception as error:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+        except Exception as error:  # noqa: BLE001 - a reference may refuse strange operands in any way
             _LOG.debug("no table for %s, which is run one instance at a time: %r", label.op, error)
             return None
         arithmetic = self._space(types, results)
@@ -137,16 +137,16 @@ class ResidueArithmetic:
             products = arithmetic.multiply(a[:, :, None], b[:, None, :]).reshape(len(a), -1)
             return [arithmetic.matmul(products, table).reshape(len(a), *results[0].static)]
 
-        return BatchPlan(run, "tabled")
+        return BatchPlan(run)
 
     def _trailing(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """A new last axis, for operators that name axes from the left."""
 
         def run(operands: Sequence[Any]) -> list[Any]:
-            made = self.one(label, types, results, [np.moveaxis(o, 0, -1) for o in operands])
-            return [np.moveaxis(m, -1, 0) for m in made]
+            moved = self.one(label, types, results, [np.moveaxis(o, 0, -1) for o in operands])
+            return [np.moveaxis(m, -1, 0) for m in moved]
 
-        return BatchPlan(run, "trailing")
+        return BatchPlan(run)
 
     def _merged(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan:
         """The rows laid side by side on the first axis of the first operand, the other operands the same for all."""
@@ -154,10 +154,10 @@ class ResidueArithmetic:
         def run(operands: Sequence[Any]) -> list[Any]:
             x, *rest = operands
             laid = x.reshape(-1, *x.shape[2:])
-            made = self.one(label, types, results, [laid, *(r[0] for r in rest)])
-            return [m.reshape(x.shape[0], *t.static) for m, t in zip(made, results, strict=True)]
+            laid_out = self.one(label, types, results, [laid, *(r[0] for r in rest)])
+            return [m.reshape(x.shape[0], *t.static) for m, t in zip(laid_out, results, strict=True)]
 
-        return BatchPlan(run, "side by side", shared=len(types) > 1)
+        return BatchPlan(run, shared=len(types) > 1)
 
     def _gathered(self, label: Label, types: Sequence[TensorType], results: Sequence[TensorType]) -> BatchPlan | None:
         """The index of the element that each element of the result copies, found by moving numbers; else constants."""
@@ -178,14 +178,14 @@ class ResidueArithmetic:
 
         def run(operands: Sequence[Any]) -> list[Any]:
             flat = np.concatenate([o.reshape(len(o), -1) for o in operands], axis=1)
-            made = []
+            columns = []
             for source, constant, value in zip(sources, fixed, first, strict=True):
                 rows = flat[:, source]
                 rows[:, constant] = value[constant]
-                made.append(rows)
-            return [m.reshape(len(m), *t.static) for m, t in zip(made, results, strict=True)]
+                columns.append(rows)
+            return [m.reshape(len(m), *t.static) for m, t in zip(columns, results, strict=True)]
 
-        return BatchPlan(run, "gathered")
+        return BatchPlan(run)
 
 
 def _later(axes: Any) -> Any:
@@ -195,7 +195,51 @@ def _later(axes: Any) -> Any:
 def _agrees(run: Batch, operands: Sequence[Any], want: Sequence[Any]) -> bool:
     try:
         got = run(operands)
-    except Exception as error:  # noqa: BLE001 - a reference may refuse what it was not written for in any way
+    except Exception as error:  # noqa: BLE001 - a reference may refuse strange operands in any way
         _LOG.debug("a way to run many instances at once fails, so that it is not taken: %r", error)
         return False
     return all(g.shape == w.shape and bool((g == w).all()) for g, w in zip(got, want, strict=True))
+
+
+_WORD = (1 << 64) - 1
+
+
+def fingerprints(rows: Any, type: TensorType, seed: int) -> Any:
+    """The fingerprint of each row, the elements of one tensor of the type: uint64[rows].
+
+    A random linear form of the elements modulo 2^64, then mixed with the type: two tensors of different elements
+    agree with a chance of about 2^-44 at most, the elements being below 2^20.
+    """
+    rows = np.ascontiguousarray(rows, np.int64).view(np.uint64)
+    with np.errstate(over="ignore"):
+        return _mixed(rows @ _weights(rows.shape[1], seed) + np.uint64(_type_seed(type)))
+
+
+def combined(outputs: Iterable[int]) -> int:
+    """The fingerprint of a graph from those of its outputs, whatever their order.
+
+    >>> combined([3, 4]) == combined([4, 3]) != combined([3, 3, 4])
+    True
+    """
+    words = np.array([o & _WORD for o in outputs], np.uint64)
+    with np.errstate(over="ignore"):
+        total = _mixed(words ^ np.uint64(0x5851F42D4C957F2D)).sum(dtype=np.uint64)
+        return int(_mixed(total + np.uint64(len(words))))
+
+
+@cache
+def _weights(count: int, seed: int) -> Any:
+    words = np.random.Generator(np.random.PCG64([seed, count])).integers(0, _WORD, count, np.uint64, endpoint=True)
+    return words | np.uint64(1)
+
+
+@cache
+def _type_seed(type: TensorType) -> int:
+    return int.from_bytes(hashlib.blake2b(str(type).encode(), digest_size=8).digest(), "little")
+
+
+def _mixed(z: Any) -> Any:
+    """A one-to-one mixing of 64 bits (the finaliser of SplitMix64)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))

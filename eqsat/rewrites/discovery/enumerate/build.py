@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.rewrites.discovery.enumerate.fingerprint import fingerprints
+from eqsat.rewrites.discovery.enumerate.arithmetic import fingerprints
 from eqsat.rewrites.discovery.enumerate.space import PARTS, WIDE, Block, Level, SmallestTerm, Space
 from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable
 
@@ -31,13 +31,13 @@ class SpaceBuilder:
 
     def blocks(self, level: int) -> list[Block]:
         """All applications of `level` operators, numbered."""
-        found = [*self._products(level), *self._sharing(level)]
-        found = [b for b in found if b.count]
+        blocks = [*self._products(level), *self._sharing(level)]
+        blocks = [b for b in blocks if b.count]
         start = 0
-        for block in found:
+        for block in blocks:
             block.start = start
             start += block.count
-        return found
+        return blocks
 
     def _products(self, level: int) -> Iterator[Block]:
         space = self.space
@@ -95,7 +95,7 @@ class SpaceBuilder:
 
     def _pairs(self, count: int) -> dict[tuple[int, int], tuple[int, int]]:
         """Pairs of values with shared applications, `count` in all and no fewer, each with derivations that show it."""
-        found: dict[tuple[int, int], tuple[int, int]] = {}
+        derived: dict[tuple[int, int], tuple[int, int]] = {}
         fewer = [pairs for n, pairs in self._paired.items() if n < count]
         derivations = self.space.derivations
         for one, other in self._overlapping(count):
@@ -103,25 +103,25 @@ class SpaceBuilder:
                 for y in self._by_set[other]:
                     for a, b in ((x, y), (y, x)):
                         pair = derivations[a].value, derivations[b].value
-                        if pair not in found and not any(pair in pairs for pairs in fewer):
-                            found[pair] = (a, b)
-        return found
+                        if pair not in derived and not any(pair in pairs for pairs in fewer):
+                            derived[pair] = (a, b)
+        return derived
 
     def _overlapping(self, count: int) -> Iterator[tuple[frozenset[int], frozenset[int]]]:
         """Pairs of sets of applications that overlap and have `count` together."""
         holding: dict[int, list[frozenset[int]]] = {}
-        for held in self._by_set:
-            if len(held) < count:
-                for application in held:
-                    holding.setdefault(application, []).append(held)
-        for held in self._by_set:
-            if len(held) == count:
+        for apps in self._by_set:
+            if len(apps) < count:
+                for application in apps:
+                    holding.setdefault(application, []).append(apps)
+        for apps in self._by_set:
+            if len(apps) == count:
                 for size in range(1, count + 1):
-                    yield from ((held, s) for c in combinations(held, size) if (s := frozenset(c)) in self._by_set)
-            elif len(held) < count and count > 2:
-                for other in {o for a in held for o in holding[a]}:
-                    if len(held | other) == count:
-                        yield held, other
+                    yield from ((apps, s) for c in combinations(apps, size) if (s := frozenset(c)) in self._by_set)
+            elif len(apps) < count and count > 2:
+                for other in {o for a in apps for o in holding[a]}:
+                    if len(apps | other) == count:
+                        yield apps, other
 
     def build(self, level: int) -> Level:
         """Add the level's new values to the space, and give all its terms."""
@@ -132,69 +132,69 @@ class SpaceBuilder:
         for block in blocks:
             for numbers, outputs in space.evaluate(block, 0, block.count):
                 for part, (elements, type) in enumerate(zip(outputs, block.results, strict=True)):
-                    found = fingerprints(elements, type, space.seed)
-                    hashes.append(found)
+                    hashed_rows = fingerprints(elements, type, space.seed)
+                    hashes.append(hashed_rows)
                     codes.append(numbers * PARTS + part)
-                    unique, places = np.unique(found, return_index=True)
+                    unique, places = np.unique(hashed_rows, return_index=True)
                     new = ~np.isin(unique, space.known_hashes)
                     for hashed, place in zip(unique[new].tolist(), places[new].tolist(), strict=True):
                         if hashed not in rows:
                             rows[hashed] = elements[place].copy()
-        made = Level(blocks, np.concatenate(hashes), np.concatenate(codes))
-        self._add_values(level, made, rows)
+        new_level = Level(blocks, np.concatenate(hashes), np.concatenate(codes))
+        self._add_values(level, new_level, rows)
         if level == 1:
-            self._find_commuting(made)
-        space.levels.append(made)
+            self._find_commuting(new_level)
+        space.levels.append(new_level)
         space.consolidate()
-        return made
+        return new_level
 
-    def _add_values(self, level: int, made: Level, rows: dict[int, Any]) -> None:
+    def _add_values(self, level: int, new_level: Level, rows: dict[int, Any]) -> None:
         space = self.space
         best: dict[int, tuple[Any, tuple[int, ...], int]] = {}
         fresh: list[tuple[int, int]] = []
-        for hashed, code in zip(made.hashes.tolist(), made.codes.tolist(), strict=True):
+        for hashed, code in zip(new_level.hashes.tolist(), new_level.codes.tolist(), strict=True):
             if hashed not in rows:
                 continue
-            key, leaves = self.key(made, code)
+            key, leaves = self.key(new_level, code)
             fresh.append((hashed, code))
             if hashed not in best or (key, leaves) < best[hashed][:2]:
                 best[hashed] = (key, leaves, code)
         for hashed, (key, leaves, code) in best.items():
-            term, _ = self.term(made, code)
+            term, _ = self.term(new_level, code)
             space.add(hashed, term, term.type, rows[hashed], level, key, leaves)
-        for hashed, code in zip(made.hashes.tolist(), made.codes.tolist(), strict=True):
-            block, a, b = locate(made, code)
+        for hashed, code in zip(new_level.hashes.tolist(), new_level.codes.tolist(), strict=True):
+            block, a, b = locate(new_level, code)
             place = (block.form, a, b) if b >= 0 else (block.form, a)
             self.results.setdefault(place, {})[code % PARTS] = space.known[hashed]
         for hashed, code in fresh:
-            term, held = self.term(made, code)
+            term, applications = self.term(new_level, code)
             value = space.known[hashed]
             if code == best[hashed][2]:
                 space.values[value].derivation = len(space.derivations)
             if space.values[value].readable:
-                self._by_set.setdefault(held, []).append(len(space.derivations))
-            space.derivations.append(SmallestTerm(value, term, held))
+                self._by_set.setdefault(applications, []).append(len(space.derivations))
+            space.derivations.append(SmallestTerm(value, term, applications))
 
-    def key(self, made: Level, code: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    def key(self, level: Level, code: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
         """The sort key of terms: first without the names of their variables, then by these."""
         values = self.space.values
-        block, a, b = locate(made, code)
+        block, a, b = locate(level, code)
         operands = [values[i] for i in (a, b, *self.space.tail(block.form)) if i >= 0]
         key = (self.groups[block.form], code % PARTS, *(o.skeleton for o in operands))
         return key, tuple(v for o in operands for v in o.leaves)
 
-    def term(self, made: Level, code: int) -> tuple[Apply, frozenset[int]]:
+    def term(self, level: Level, code: int) -> tuple[Apply, frozenset[int]]:
         """The term of a code, and the applications it is made of."""
-        tree, used = self.tree(made, code)
-        block, a, b = locate(made, code)
+        tree, used = self.tree(level, code)
+        block, a, b = locate(level, code)
         application = self._applications.setdefault((block.form, a, b), len(self._applications))
         derivations = self.space.derivations
         return tree, frozenset({application}).union(*(derivations[d].applications for d in used if d >= 0))
 
-    def tree(self, made: Level, code: int) -> tuple[Apply, Sequence[int]]:
+    def tree(self, level: Level, code: int) -> tuple[Apply, Sequence[int]]:
         """The term of a code, and the derivations of its operands; -1 for those of inputs."""
         space = self.space
-        block, a, b = locate(made, code)
+        block, a, b = locate(level, code)
         if block.derivations is not None:
             used: Sequence[int] = block.derivations[code // PARTS - block.start]
             terms = [space.derivations[d].term for d in used]
@@ -205,22 +205,22 @@ class SpaceBuilder:
         part = code % PARTS
         return Apply(block.label, tuple(terms), block.results[part], part, len(block.results)), used
 
-    def _find_commuting(self, made: Level) -> None:
+    def _find_commuting(self, level: Level) -> None:
         """The forms that give one value for two variables in either order."""
         space = self.space
-        found = {}
-        for hashed, code in zip(made.hashes.tolist(), made.codes.tolist(), strict=True):
-            block, a, b = locate(made, code)
-            found[block.form, a, b, code % PARTS] = hashed
-        for (form, a, b, part), hashed in found.items():
+        hash_of = {}
+        for hashed, code in zip(level.hashes.tolist(), level.codes.tolist(), strict=True):
+            block, a, b = locate(level, code)
+            hash_of[block.form, a, b, code % PARTS] = hashed
+        for (form, a, b, part), hashed in hash_of.items():
             ends = [space.values[v].term for v in (a, b) if v >= 0]
             apart = len(ends) == 2 and a < b and all(isinstance(t, InputVariable) for t in ends)
-            if apart and found.get((form, b, a, part)) == hashed:
+            if apart and hash_of.get((form, b, a, part)) == hashed:
                 space.commuting.add(form)
 
 
-def locate(made: Level, code: int) -> tuple[Block, int, int]:
+def locate(level: Level, code: int) -> tuple[Block, int, int]:
     """The block that a code lies in, and the values it applies its form to."""
     number = code // PARTS
-    block = made.blocks[bisect_right(made.starts, number) - 1]
+    block = level.blocks[bisect_right(level.starts, number) - 1]
     return block, *block.operand(number - block.start)

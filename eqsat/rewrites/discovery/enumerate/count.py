@@ -55,32 +55,32 @@ class Counting:
                 terms += Fraction(outputs, orders) if len(sinks) == 1 else 0
         return Counted(int(graphs), int(terms))
 
-    def _ways(self, reads: Reads, order: list[int], made: dict[int, Outputs]) -> Iterator[tuple[int, int]]:
+    def _ways(self, reads: Reads, order: list[int], outputs_of: dict[int, Outputs]) -> Iterator[tuple[int, int]]:
         """The number of sequences of distinct applications that read each other so, and of outputs of their last ones.
 
         Nodes come in `order`, those that nothing reads last, since their types matter to no other.
         """
-        at = order[len(made)]
-        choices = self._choices(tuple(made[i] for i in reads[at]))
-        twins = [i for i in made if reads[i] == reads[at]]
+        at = order[len(outputs_of)]
+        choices = self._choices(tuple(outputs_of[i] for i in reads[at]))
+        twins = [i for i in outputs_of if reads[i] == reads[at]]
         if not any(at in r for r in reads):
             total = sum(choices.values()) - len(twins)
-            if total > 0 and len(made) + 1 < len(order):
-                ways = self._ways(reads, order, {**made, at: ()})
-                yield from ((total * n, total * m) for n, m in ways)
+            if total > 0 and len(outputs_of) + 1 < len(order):
+                counts = self._ways(reads, order, {**outputs_of, at: ()})
+                yield from ((total * n, total * m) for n, m in counts)
             elif total > 0:
                 yield total, sum(n * len(outputs) for outputs, n in choices.items())
             return
         for outputs, count in choices.items():
-            rest = count - sum(made[i] == outputs for i in twins)
+            rest = count - sum(outputs_of[i] == outputs for i in twins)
             if rest > 0:
-                yield from ((rest * n, rest * m) for n, m in self._ways(reads, order, {**made, at: outputs}))
+                yield from ((rest * n, rest * m) for n, m in self._ways(reads, order, {**outputs_of, at: outputs}))
 
     def _count_choices(self, used: tuple[Outputs, ...]) -> Counter[Outputs]:
         """Applications that read each of these, and inputs besides, by their outputs."""
-        found: Counter[Outputs] = Counter()
+        choices: Counter[Outputs] = Counter()
         if any(constant for u in used for _, constant in u):
-            return found
+            return choices
         counts = [Counter(u) for u in used]
         for index, form in enumerate(self.forms):
             if form.inputs_only and used:
@@ -94,23 +94,23 @@ class Counting:
             for types, number in sources.items():
                 outputs = self._typed(index, types)
                 if outputs is not None:
-                    found[outputs] += number
-        return found
+                    choices[outputs] += number
+        return choices
 
     def _pairs(self, counts: list[Counter[Kind]]) -> Counter[tuple[Kind, ...]]:
         """Pairs of operands that read each source: by types, how many there are."""
         leaves = self._leaves
         if not counts:
-            ways = [(leaves, leaves)]
+            sides = [(leaves, leaves)]
         elif len(counts) == 1:
-            ways = [(counts[0], leaves), (leaves, counts[0]), (counts[0], counts[0])]
+            sides = [(counts[0], leaves), (leaves, counts[0]), (counts[0], counts[0])]
         else:
-            ways = [(counts[0], counts[1]), (counts[1], counts[0])]
-        found: Counter[tuple[Kind, ...]] = Counter()
-        for first, second in ways:
+            sides = [(counts[0], counts[1]), (counts[1], counts[0])]
+        pairs: Counter[tuple[Kind, ...]] = Counter()
+        for first, second in sides:
             for (a, n), (b, m) in product(first.items(), second.items()):
-                found[a, b] += n * m
-        return found
+                pairs[a, b] += n * m
+        return pairs
 
     def _type(self, index: int, kinds: tuple[Kind, ...]) -> Outputs | None:
         form = self.forms[index]

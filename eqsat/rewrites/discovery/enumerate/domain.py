@@ -59,8 +59,8 @@ def joint_role(form: IndexForm | None, operands: Sequence[TensorType]) -> str | 
     """
     roles = [o.role if isinstance(o, RoledType) else "" for o in operands]
     if form is None or not form.windowed:
-        found = {r for r in roles if r}
-        return None if len(found) > 1 else next(iter(found), "")
+        distinct = {r for r in roles if r}
+        return None if len(distinct) > 1 else next(iter(distinct), "")
     offsets = {i.window for t in form.terms for i in t.indices if i.window}
     result = ""
     for term, role in zip(form.terms, roles, strict=False):
@@ -72,7 +72,7 @@ def joint_role(form: IndexForm | None, operands: Sequence[TensorType]) -> str | 
 
 
 # Sides are equal where operators need it and the sizes of different roles differ where they do not, so that few terms
-# agree by accident of shape; what holds at these shapes alone is the generaliser's to find out. Every operator that
+# agree by accident of shape; the generaliser finds out which equations hold at these shapes alone. Every operator that
 # takes part by default does so in some domain, and is left out of those where it would say the same again.
 _WINDOWED = tuple(name for name, one in OPS.items() if one.windowed)
 _NORMS = ("layer_norm", "rms_norm", "batch_norm")
@@ -137,17 +137,17 @@ def domain(text: str) -> Domain:
     inputs: list[tuple[Shape, int]] = []
     roles: dict[Shape, str] = {}
     for item in text.split("+"):
-        found = _CUSTOM.match(item.strip())
-        count = int(found[3] or 1) if found is not None else 0
-        if found is None or count < 1:
+        stated = _CUSTOM.match(item.strip())
+        count = int(stated[3] or 1) if stated is not None else 0
+        if stated is None or count < 1:
             raise UsageError(
                 f"no domain {text!r}",
                 expected="one of " + ", ".join(DOMAINS) + ", or inputs such as 3x3*4+scalar*2",
                 remedy="name a domain, or give shapes and how many variables there are of each",
             )
-        shape = () if found[1] == "scalar" else tuple(int(d) for d in found[1].split("x"))
+        shape = () if stated[1] == "scalar" else tuple(int(d) for d in stated[1].split("x"))
         inputs.append((shape, count))
-        if found[2] is not None and roles.setdefault(shape, found[2]) != found[2]:
+        if stated[2] is not None and roles.setdefault(shape, stated[2]) != stated[2]:
             raise UsageError(
                 f"inputs of shape {shape} are both images and filters",
                 expected="one role for each shape",

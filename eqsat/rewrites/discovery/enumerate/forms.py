@@ -14,8 +14,7 @@ from typing import Any
 from eqsat.errors import EqsatError, GraphError, UsageError
 from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
 from eqsat.rewrites.discovery.enumerate.domain import RoledType, Shape, joint_role
 from eqsat.rewrites.discovery.enumerate.term import Label
 
@@ -46,7 +45,9 @@ class OperatorForm:
         if role is None:
             return None
         try:
-            label = _interned(Label(self.op, declared.complete(settled(self.setting, [t.static for t in operands]))))
+            label = _interned(
+                Label(self.op, declared.complete(with_values(self.setting, [t.static for t in operands])))
+            )
             results = declared.result_types(list(operands), label.attrs)
         except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
             return None
@@ -63,7 +64,7 @@ def _interned(label: Label) -> Label:
     return label
 
 
-def settled(setting: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
+def with_values(setting: Mapping[str, Any], shapes: Sequence[Shape]) -> dict[str, Any]:
     """The setting with functions replaced by their values for the shapes of the operands."""
     return {k: v(*shapes) if callable(v) else v for k, v in setting.items()}
 
@@ -143,12 +144,12 @@ def _load(source: str) -> None:
     if not path.is_file():
         raise UsageError("there is no such file", where=source, expected="a module, or the path of a file")
     name = f"eqsat_operators_{path.stem}"
-    found = importlib.util.spec_from_file_location(name, path)
-    if found is None or found.loader is None:
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
         raise UsageError("is no Python file", where=source, expected="a module, or the path of a file")
-    module = importlib.util.module_from_spec(found)
+    module = importlib.util.module_from_spec(module_spec)
     sys.modules[name] = module
-    found.loader.exec_module(module)
+    module_spec.loader.exec_module(module)
 
 
 def _last_line(error: Exception, source: str) -> str:
@@ -164,7 +165,7 @@ def _last_line(error: Exception, source: str) -> str:
 
 def forms(names: Sequence[str], inputs: Sequence[TensorType], variables: int) -> list[OperatorForm]:
     """Every form of the operators over inputs of these types, the first of which are the variables."""
-    found: list[OperatorForm] = []
+    listed: list[OperatorForm] = []
     for name in names:
         declared = spec(name)
         if declared.max_operands == 0:
@@ -172,8 +173,8 @@ def forms(names: Sequence[str], inputs: Sequence[TensorType], variables: int) ->
         count = max(declared.min_operands, 2 if declared.max_operands is None else 1)
         for setting in attribute_settings(declared):
             form = OperatorForm(name, Attrs(setting), min(count, 2), inputs_only=declared.inputs_only)
-            found.extend(_with_tails(form, count, inputs, variables))
-    return found
+            listed.extend(_with_tails(form, count, inputs, variables))
+    return listed
 
 
 def _with_tails(form: OperatorForm, count: int, inputs: Sequence[TensorType], variables: int) -> list[OperatorForm]:
@@ -190,23 +191,23 @@ def _with_tails(form: OperatorForm, count: int, inputs: Sequence[TensorType], va
 
 def constants(names: Sequence[str], shapes: Iterable[Shape]) -> list[tuple[Label, TensorType]]:
     """Every constant that the operators without operands make in one of these shapes."""
-    found: dict[Label, TensorType] = {}
+    types: dict[Label, TensorType] = {}
     for name in names:
         declared = spec(name)
         if declared.max_operands != 0:
             continue
         for shape in dict.fromkeys(shapes):
             for setting in attribute_settings(declared):
-                made = _constant(declared, setting, shape)
-                if made is not None:
-                    found.setdefault(*made)
-    return list(found.items())
+                constant = _constant(declared, setting, shape)
+                if constant is not None:
+                    types.setdefault(*constant)
+    return list(types.items())
 
 
 def _constant(declared: OpSpec, setting: Mapping[str, Any], shape: Shape) -> tuple[Label, TensorType] | None:
     """The constant of a setting, where it has the shape wanted."""
     try:
-        label = Label(declared.name, declared.complete(settled(setting, [shape])))
+        label = Label(declared.name, declared.complete(with_values(setting, [shape])))
         (type,) = declared.result_types([], label.attrs)
     except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
         return None

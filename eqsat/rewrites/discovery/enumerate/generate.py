@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -22,14 +22,13 @@ from eqsat.language.terms.types import DType
 from eqsat.rewrites.discovery.enumerate.build import SpaceBuilder
 from eqsat.rewrites.discovery.enumerate.count import Counting
 from eqsat.rewrites.discovery.enumerate.domain import DOMAINS, Domain, domain
-from eqsat.rewrites.discovery.enumerate.equate import TALLIES, Finder, TermEquation, generality
+from eqsat.rewrites.discovery.enumerate.equate import TALLIES, TOLERANCE, Finder, Retest, TermEquation, generality
 from eqsat.rewrites.discovery.enumerate.forms import attribute_settings, load_operators, taking_part
 from eqsat.rewrites.discovery.enumerate.instances import SubsumptionIndex
-from eqsat.rewrites.discovery.enumerate.retest import TOLERANCE, Retest
 from eqsat.rewrites.discovery.enumerate.space import Block, Level, Space
 from eqsat.rewrites.discovery.enumerate.term import NAMES, Apply, size, text, variables, whole
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.work.jobs import Arrays, Parts, finished
+from eqsat.rewrites.discovery.journal import Arrays, Follow, Parts, finished, silent
 
 #: Applications that one part of the work evaluates.
 _PART = 250_000
@@ -60,16 +59,6 @@ class GenerationSettings:
         return names
 
 
-@dataclass(frozen=True, slots=True)
-class GenerationProgress:
-    """The progress of generation: the domain, the stage, and how many of its parts are done."""
-
-    domain: str
-    stage: str
-    done: int
-    total: int
-
-
 @dataclass
 class Generated:
     """Candidates, short ones first, the counts of every stage, and the seconds it took."""
@@ -83,7 +72,7 @@ class Generated:
 class _Run:
     settings: GenerationSettings
     executor: Executor | None
-    progress: Callable[[GenerationProgress], None]
+    progress: Follow
     parts: Parts
     instances: SubsumptionIndex = field(default_factory=SubsumptionIndex)
     seconds: dict[str, float] = field(default_factory=dict)
@@ -102,7 +91,7 @@ def generate(
     settings: GenerationSettings,
     *,
     executor: Executor | None = None,
-    progress: Callable[[GenerationProgress], None] | None = None,
+    progress: Follow | None = None,
     resume: Path | None = None,
 ) -> Generated:
     """Every equation between terms of at most `max_ops` operators, as candidates; the same for any executor.
@@ -111,13 +100,13 @@ def generate(
     """
     names = settings.operators()
     chosen = [domain(d) for d in settings.domains]
-    run = _Run(settings, executor, progress or (lambda _: None), Parts(resume, _subject(settings, names, chosen)))
-    found: list[TermEquation] = []
+    run = _Run(settings, executor, progress or silent, Parts(resume, _subject(settings, names, chosen)))
+    equations: list[TermEquation] = []
     for one in chosen:
-        found.extend(_in_domain(run, one))
+        equations.extend(_in_domain(run, one))
     with run.timed("order"):
-        kept = _general_first(found)
-        candidates = tuple(candidate(e, f"generated-{i}") for i, e in enumerate(kept, start=1))
+        general = _general_first(equations)
+        candidates = tuple(candidate(e, f"generated-{i}") for i, e in enumerate(general, start=1))
     run.parts.clear()
     return Generated(candidates, _counts(run, names, candidates), dict(run.seconds))
 
@@ -158,7 +147,7 @@ def evaluate_part(settings: GenerationSettings, name: str, start: int, stop: int
 
 def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
     settings = run.settings
-    run.progress(GenerationProgress(chosen.name, "building", 0, 1))
+    run.progress(f"{chosen.name}: building", 0, 1)
     with run.timed("build"):
         builder, levels, blocks = space_of(settings, chosen.name)
     total = blocks[-1].start + blocks[-1].count if blocks else 0
@@ -168,23 +157,23 @@ def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
     def advance(_: str) -> None:
         nonlocal done
         done += 1
-        run.progress(GenerationProgress(chosen.name, "evaluating", done, len(starts)))
+        run.progress(f"{chosen.name}: evaluating", done, len(starts))
 
     place = list(settings.domains).index(chosen.name)
     tasks = [(f"{place}-{s}", (settings, chosen.name, s, min(s + _PART, total))) for s in starts]
     with run.timed("evaluate"):
-        made = list(finished(run.parts, evaluate_part, tasks, run.executor, advance))
-        hashes = np.concatenate([np.empty(0, np.uint64), *(m["hashes"] for m in made)])
-        codes = np.concatenate([np.empty(0, np.int64), *(m["codes"] for m in made)])
-        del made
-    run.progress(GenerationProgress(chosen.name, "comparing", 0, 1))
+        results = list(finished(run.parts, evaluate_part, tasks, run.executor, advance))
+        hashes = np.concatenate([np.empty(0, np.uint64), *(m["hashes"] for m in results)])
+        codes = np.concatenate([np.empty(0, np.int64), *(m["codes"] for m in results)])
+        del results
+    run.progress(f"{chosen.name}: comparing", 0, 1)
     levels = [*levels, Level(blocks, hashes, codes)]
     finder = Finder(builder, Retest(chosen.variables(), settings.seed, settings.tolerance), run.instances)
     with run.timed("compare"):
-        found = finder.leaves()
+        equations = finder.leaves()
         for number, level in enumerate(levels, start=1):
-            found += finder.level(number, level)
-            found += finder.joints(level, settings.max_ops)
+            equations += finder.level(number, level)
+            equations += finder.joints(level, settings.max_ops)
             finder.retest.forget()
     with run.timed("count"):
         types = [builder.space.types[builder.space.values[i].type] for i in builder.space.leaves]
@@ -198,27 +187,27 @@ def _in_domain(run: _Run, chosen: Domain) -> list[TermEquation]:
         "evaluated": [len(level.hashes) for level in levels],
         **{name: finder.tally[name] for name in TALLIES},
     }
-    return found
+    return equations
 
 
-def _general_first(found: list[TermEquation]) -> list[TermEquation]:
+def _general_first(equations: list[TermEquation]) -> list[TermEquation]:
     """The equations without those that turned out to be instances of others, which a later level may hold."""
-    single = sorted((e for e in found if len(e.left) == 1), key=lambda e: generality(e.left[0], e.right[0]))
-    instances, kept = SubsumptionIndex(), []
+    single = sorted((e for e in equations if len(e.left) == 1), key=lambda e: generality(e.left[0], e.right[0]))
+    instances, general = SubsumptionIndex(), []
     for equation in single:
         left, right = equation.left[0], equation.right[0]
         if not instances.cover(left, right):
             instances.add(left, right)
-            kept.append(equation)
+            general.append(equation)
     seen = set()
-    for equation in found:
+    for equation in equations:
         if len(equation.left) > 1:
             line = candidate(equation, "x")
             key = (line.left, line.right, tuple(map(len, line.shapes.values())))
             if key not in seen:
                 seen.add(key)
-                kept.append(equation)
-    return kept
+                general.append(equation)
+    return general
 
 
 def candidate(equation: TermEquation, name: str) -> CandidateEquation:
@@ -242,8 +231,8 @@ def candidate(equation: TermEquation, name: str) -> CandidateEquation:
     )
 
 
-def _counts(run: _Run, names: Sequence[str], kept: Sequence[CandidateEquation]) -> dict[str, Any]:
-    sizes = Counter(max(c.left_ops, c.right_ops) for c in kept)
+def _counts(run: _Run, names: Sequence[str], candidates: Sequence[CandidateEquation]) -> dict[str, Any]:
+    sizes = Counter(max(c.left_ops, c.right_ops) for c in candidates)
     return {
         "operators": list(names),
         "max_ops": run.settings.max_ops,
@@ -252,9 +241,9 @@ def _counts(run: _Run, names: Sequence[str], kept: Sequence[CandidateEquation]) 
         "graphs": sum(sum(d["graphs"]) for d in run.domains.values()),
         "terms": sum(sum(d["terms"]) for d in run.domains.values()),
         "pairs": sum(d["pairs"] for d in run.domains.values()),
-        "candidates": len(kept),
+        "candidates": len(candidates),
         "sizes": {str(n): sizes[n] for n in sorted(sizes)},
-        "single": sum(len(c.left) == 1 for c in kept),
-        "several": sum(len(c.left) > 1 for c in kept),
-        "lossy": sum(c.lossy > 0 for c in kept),
+        "single": sum(len(c.left) == 1 for c in candidates),
+        "several": sum(len(c.left) > 1 for c in candidates),
+        "lossy": sum(c.lossy > 0 for c in candidates),
     }

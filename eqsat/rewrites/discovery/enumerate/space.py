@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.discovery.enumerate.arithmetic import BatchPlan, ResidueArithmetic
+from eqsat.rewrites.discovery.enumerate.arithmetic import BatchPlan, ResidueArithmetic, fingerprints
 from eqsat.rewrites.discovery.enumerate.domain import Domain
-from eqsat.rewrites.discovery.enumerate.fingerprint import fingerprints
 from eqsat.rewrites.discovery.enumerate.forms import constants, forms
 from eqsat.rewrites.discovery.enumerate.term import Apply, InputVariable, Label, Term
 
@@ -147,22 +146,22 @@ class Space:
     def _leaves(self, names: Sequence[str]) -> list[int]:
         """The inputs, variables before constants, as values."""
         domain, types = self.domain, self.domain.variables()
-        found = []
+        leaves = []
         for i, type in enumerate(types):
             rows = self.arithmetic.draw(type, domain.samples, 1, i).reshape(1, -1)
             hashed = int(fingerprints(rows, type, self.seed)[0])
-            found.append(self.add(hashed, InputVariable(i, type), type, rows[0], 0, ("variable", str(type)), (i,)))
+            leaves.append(self.add(hashed, InputVariable(i, type), type, rows[0], 0, ("variable", str(type)), (i,)))
         for label, plain in constants(names, [t.static for t in dict.fromkeys(types)]):
             type = domain.typed(plain)
-            (made,) = self.arithmetic.one(label, [], [type], [])
-            row = np.tile(made.reshape(-1), domain.samples)
+            (array,) = self.arithmetic.one(label, [], [type], [])
+            row = np.tile(array.reshape(-1), domain.samples)
             hashed = int(fingerprints(row[None], type, self.seed)[0])
             term = Apply(label, (), type)
             if hashed in self.known:
                 self.equal_leaves.append((term, self.values[self.known[hashed]].term))
                 continue
-            found.append(self.add(hashed, term, type, row, 0, ("constant", term.skeleton), ()))
-        return found
+            leaves.append(self.add(hashed, term, type, row, 0, ("constant", term.skeleton), ()))
+        return leaves
 
     def add(
         self, hashed: int, term: Term, type: TensorType, row: Any, level: int, skeleton: Any, leaves: tuple[int, ...]
@@ -184,13 +183,13 @@ class Space:
 
     def type_id(self, type: TensorType) -> int:
         """The number of a type."""
-        found = self._type_ids.get(type)
-        if found is None:
-            found = self._type_ids[type] = len(self.types)
+        number = self._type_ids.get(type)
+        if number is None:
+            number = self._type_ids[type] = len(self.types)
             self.types.append(type)
             self._data.append(np.empty((0, self.domain.samples * int(np.prod(type.static))), np.int64))
             self._fresh.append([])
-        return found
+        return number
 
     def consolidate(self) -> None:
         """Make arrays of the values, to compute on many at once."""
@@ -218,8 +217,8 @@ class Space:
         """The label and results of a form for operands of these types, None where it takes none such."""
         if (form, kinds) not in self.typings:
             operands = [self.types[k] for k in kinds] + [self.types[self.values[t].type] for t in self.tail(form)]
-            found = self.forms[form].typed(operands)
-            self.typings[form, kinds] = found if found is None or len(found[1]) <= PARTS else None
+            typed = self.forms[form].typed(operands)
+            self.typings[form, kinds] = typed if typed is None or len(typed[1]) <= PARTS else None
         return self.typings[form, kinds]
 
     def tail(self, form: int) -> list[int]:
@@ -238,9 +237,9 @@ class Space:
                 types = [self.types[k] for k in kinds]
                 operands = [self.arithmetic.draw(t, 1, 9, i)[0] for i, t in enumerate(types)]
                 tail = [self._elements(np.array([t]))[0] for t in self.tail(form)]
-                kept = [*types, *(self.types[self.values[t].type] for t in self.tail(form))]
-                swapped = [kept[1], kept[0], *kept[2:]]
-                one = self.arithmetic.one(there[0], kept, there[1], [*operands, *tail])
+                read = [*types, *(self.types[self.values[t].type] for t in self.tail(form))]
+                swapped = [read[1], read[0], *read[2:]]
+                one = self.arithmetic.one(there[0], read, there[1], [*operands, *tail])
                 other = self.arithmetic.one(there[0], swapped, there[1], [*operands[::-1], *tail])
                 same = all(bool((a == b).all()) for a, b in zip(one, other, strict=True))
             self._commutes[key] = same
@@ -299,13 +298,13 @@ class Space:
         """Run a plan that takes one second operand for many first ones."""
         cuts = [0, len(a)] if b is None else [0, *(np.flatnonzero(b[1:] != b[:-1]) + 1), len(a)]
         samples = self.domain.samples
-        made: list[list[Any]] = []
+        results: list[list[Any]] = []
         for low, high in pairwise(cuts):
             first = self._elements(a[low:high])
             rest = fixed if b is None else [self._elements(b[low : low + 1]), *fixed]
             runs = [plan.run([first[s::samples], *(r[s : s + 1] for r in rest)]) for s in range(samples)]
-            made.append([np.stack(outputs, axis=1).reshape(high - low, -1) for outputs in zip(*runs, strict=True)])
-        return [np.concatenate(parts) for parts in zip(*made, strict=True)]
+            results.append([np.stack(outputs, axis=1).reshape(high - low, -1) for outputs in zip(*runs, strict=True)])
+        return [np.concatenate(parts) for parts in zip(*results, strict=True)]
 
     def fingerprints(self, start: int, stop: int, blocks: Sequence[Block]) -> tuple[Any, Any]:
         """Fingerprints and codes of the outputs of the applications numbered from `start` to before `stop`."""

@@ -8,8 +8,7 @@ from functools import cache, cached_property
 from typing import Any, TypeAlias
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, TensorType
 
 #: Names of variables in the order in which an equation meets them.
 NAMES = ("x", "y", "z", "w", "u", "v", "s", "t", "p", "q", "r")

@@ -11,7 +11,7 @@ from typing import Any
 
 from eqsat.errors import EqsatError
 from eqsat.language.terms.pattern import App, Bindings, Expression, Siblings, Spread, Var
-from eqsat.rewrites.conditions.expression import evaluate
+from eqsat.rewrites.conditions.expression import compiled, evaluate
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.discovery.equations.sides import (
     Part,
@@ -39,13 +39,13 @@ def canonical(equation: RuleStatement, *, directed: bool = True) -> str:
     >>> canonical(a) == canonical(b)
     True
     """
-    found = min(_texts(equation))
+    least = min(_texts(equation))
     if directed or isinstance(equation.left, Siblings) or not all(isinstance(p, App) for p in equation.right):
-        return found
+        return least
     if len(equation.right) != len(equation.left):
-        return found
+        return least
     apps = tuple(p for p in equation.right if isinstance(p, App))
-    return min(found, *_texts(RuleStatement(apps, tuple(equation.left), equation.conditions)))
+    return min(least, *_texts(RuleStatement(apps, tuple(equation.left), equation.conditions)))
 
 
 def distinct(equations: Iterable[tuple[str, RuleStatement]]) -> tuple[list[str], dict[str, str]]:
@@ -53,9 +53,9 @@ def distinct(equations: Iterable[tuple[str, RuleStatement]]) -> tuple[list[str],
     first: dict[str, str] = {}
     repeated: dict[str, str] = {}
     for name, equation in equations:
-        kept = first.setdefault(canonical(equation), name)
-        if kept != name:
-            repeated[name] = kept
+        stands = first.setdefault(canonical(equation), name)
+        if stands != name:
+            repeated[name] = stands
     return list(first.values()), repeated
 
 
@@ -231,13 +231,13 @@ def generalises(general: RuleStatement, special: RuleStatement) -> bool:
         return False
     wanted = {_ordered(c.text) for c in _split_up(special.conditions)}
     target = [_sorted(p) for p in (*special.roots, *special.right)]
-    for found in itertools.islice(_matches(general.roots, special.roots, start), 64):
+    for substitution in itertools.islice(_matches(general.roots, special.roots, start), 64):
         try:
-            made = equation_with(general, found)
+            case = equation_with(general, substitution)
         except (TypeError, EqsatError):
             continue
-        sides = [_sorted(p) for p in (*made.roots, *made.right)]
-        if sides == target and all(_holds(c, wanted) for c in _split_up(made.conditions)):
+        sides = [_sorted(p) for p in (*case.roots, *case.right)]
+        if sides == target and all(_holds(c, wanted) for c in _split_up(case.conditions)):
             return True
     return False
 
@@ -246,14 +246,9 @@ def _holds(condition: Expression, wanted: set[str]) -> bool:
     if _ordered(condition.text) in wanted:
         return True
     try:
-        return bool(evaluate(condition, Bindings())) if not _free(condition) else False
+        return not compiled(condition).names and bool(evaluate(condition, Bindings()))
     except EqsatError:
         return False
-
-
-def _free(condition: Expression) -> bool:
-    called = {id(n.func) for n in ast.walk(condition.tree) if isinstance(n, ast.Call)}
-    return any(isinstance(n, ast.Name) and id(n) not in called for n in ast.walk(condition.tree))
 
 
 def _sorted(part: Part) -> str:
@@ -274,8 +269,8 @@ def _matches(general: Sequence[Part], special: Sequence[Part], known: dict[str, 
     if not general:
         yield known
         return
-    for found in _match(general[0], special[0], known):
-        yield from _matches(general[1:], special[1:], found)
+    for extended in _match(general[0], special[0], known):
+        yield from _matches(general[1:], special[1:], extended)
 
 
 def _match(general: Part, special: Part, known: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -24,14 +24,11 @@ from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings, Siblings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Bindings, Constant, Siblings, TensorType
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.instance import arrays_of, draw, operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import Term, left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import Term, both_sides, left_terms, values
 
 #: Many claims at once, without merging siblings; then a few with all there is.
 CHEAP = Limits(nodes=60_000, rounds=4, seconds=60.0, generations=0, radius=2)
@@ -102,8 +99,8 @@ def derivations(
     for limit in limits:
         open_claims: list[Claim] = []
         for batch in _batches(pending, TOGETHER.get(limit, 1)):
-            found = _Batch(batch, all_rules if batch[0].associates else rules, limit).settled()
-            for claim, by in zip(batch, found, strict=True):
+            proofs = _Batch(batch, all_rules if batch[0].associates else rules, limit).proofs()
+            for claim, by in zip(batch, proofs, strict=True):
                 if by is None:
                     open_claims.append(claim)
                 else:
@@ -127,31 +124,25 @@ def claims(rule: Rule, count: int = INSTANCES, seed: int = 0, tries: int = 300) 
     What saturation derives for these it derives for all that conditions tell no further apart. Those about which least
     is special are taken, since a transpose that moves nothing follows from less.
     """
-    sampler = Sampler(rule, seed)
-    drawn: list[Bindings] = []
-    for _ in range(DRAWN):
-        bindings = sampler.draw(tries)
-        if bindings is None:
-            break
-        drawn.append(bindings)
+    drawn = draw(rule, DRAWN, seed, tries)
     drawn.sort(key=lambda b: _special(rule, b))
-    made: dict[str, Claim] = {}
+    distinct: dict[str, Claim] = {}
     for bindings in drawn:
         claim = _claim(rule, _weakened(rule, bindings))
-        if claim is not None and len(made) < count:
-            made.setdefault(repr([(t.op, t.attrs, t.types) for t in claim.left]), claim)
-    return list(made.values())
+        if claim is not None and len(distinct) < count:
+            distinct.setdefault(repr([(t.op, t.attrs, t.types) for t in claim.left]), claim)
+    return list(distinct.values())
 
 
 def _special(rule: Rule, bindings: Bindings) -> float:
     """A measure of how special an instance is: dims of one, equal dims, operators that leave their operand as it is."""
     drawn = operands(bindings)
-    found = 0.0
+    score = 0.0
     for operand in drawn:
         dims = operand.type.dims
-        found += sum(d == 1 for d in dims) + 0.5 * (len(dims) - len(set(dims)))
+        score += sum(d == 1 for d in dims) + 0.5 * (len(dims) - len(set(dims)))
     interpretation = Floats(wide=True)
-    arrays = {id(o): interpretation.constant(o.array, o.type) for o in drawn}
+    arrays = arrays_of(bindings, interpretation)
     pending: list[Any] = left_terms(rule, bindings)
     while pending:
         term = pending.pop()
@@ -159,19 +150,17 @@ def _special(rule: Rule, bindings: Bindings) -> float:
             pending += term.operands
             if (spec(term.op).movement or term.op.startswith("reduce_")) and len(term.operands) == 1:
                 before, after = (values([t], interpretation, arrays)[0] for t in (term.operands[0], term))
-                found += 4.0 * np.array_equal(before, after)
-    return found
+                score += 4.0 * np.array_equal(before, after)
+    return score
 
 
 def _claim(rule: Rule, bindings: Bindings) -> Claim | None:
-    try:
-        left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-    except GraphError:
-        return None
-    if output_types(left) != output_types(right):
+    sides = both_sides(rule, bindings)
+    if sides is None:
         return None
     merges = isinstance(rule.left, Siblings) or len(rule.left) > 1
-    return Claim(rule.name, tuple(left), tuple(right), merges, rule.phase == "associate", rule.phase in SAVING)
+    left, right = map(tuple, sides)
+    return Claim(rule.name, left, right, merges, rule.phase == "associate", rule.phase in SAVING)
 
 
 def _weakened(rule: Rule, bindings: Bindings) -> Bindings:
@@ -219,21 +208,21 @@ class _Batch:
     egraph: EGraph = field(default_factory=EGraph)
     congruent: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
 
-    def settled(self) -> list[tuple[str, ...] | None]:
+    def proofs(self) -> list[tuple[str, ...] | None]:
         """For each claim the rules that prove it, None where its sides stayed apart."""
         merging = any(c.merges for c in self.claims) or self.limits.generations > 0
         rules = self.rules if merging else [r for r in self.rules if r.phase != "merge"]
         limits = self.limits if self.limits.generations else replace(self.limits, generations=int(merging))
         saturator = Saturator(self.egraph, rules, limits)
-        made: list[dict[int, list[int]]] = [{} for _ in self.claims]
-        lefts = [self._encoded(claim.left, index, made) for index, claim in enumerate(self.claims)]
+        encoded: list[dict[int, list[int]]] = [{} for _ in self.claims]
+        lefts = [self._encoded(claim.left, index, encoded) for index, claim in enumerate(self.claims)]
         reached = [True] * len(self.claims)
         if any(c.saves for c in self.claims):
             saturator.run()
             reached = self._reached(lefts)
         sides = []
         for index, (claim, left) in enumerate(zip(self.claims, lefts, strict=True)):
-            right = self._encoded(claim.right, index, made)
+            right = self._encoded(claim.right, index, encoded)
             sides.append(None if left is None or right is None else list(zip(left, right, strict=True)))
         saturator.run()
         explainer = Explainer(self.egraph)
@@ -251,28 +240,28 @@ class _Batch:
             for claim, left in zip(self.claims, lefts, strict=True)
         ]
 
-    def _encoded(self, terms: Iterable[Any], index: int, made: list[dict[int, list[int]]]) -> list[int] | None:
+    def _encoded(self, terms: Iterable[Any], index: int, encoded: list[dict[int, list[int]]]) -> list[int] | None:
         """The e-nodes of terms, None where the e-graph refuses one."""
         try:
-            return [n for t in terms for n in self._term(t, index, made[index])]
+            return [n for t in terms for n in self._term(t, index, encoded[index])]
         except GraphError:
             return None
 
-    def _term(self, term: Term | Drawn, index: int, made: dict[int, list[int]]) -> list[int]:
-        if id(term) not in made:
+    def _term(self, term: Term | Drawn, index: int, encoded: dict[int, list[int]]) -> list[int]:
+        if id(term) not in encoded:
             if isinstance(term, Drawn):
-                made[id(term)] = [self._leaf(term, index)]
+                encoded[id(term)] = [self._leaf(term, index)]
             else:
-                below = [self._term(o, index, made)[0] for o in term.operands if isinstance(o, Term | Drawn)]
+                below = [self._term(o, index, encoded)[0] for o in term.operands if isinstance(o, Term | Drawn)]
                 if term.op == "split":
-                    made[id(term)] = split_slices(self.egraph, below[0], term.attrs)
+                    encoded[id(term)] = split_slices(self.egraph, below[0], term.attrs)
                 else:
-                    made[id(term)] = [self.egraph.add(term.op, term.attrs, below)]
-                for number in made[id(term)]:  # the e-node found may have been made over other members of the classes
+                    encoded[id(term)] = [self.egraph.add(term.op, term.attrs, below)]
+                for number in encoded[id(term)]:  # the e-node may be there over other members of the classes
                     self.congruent.setdefault(index, []).extend(
                         zip(below, self.egraph.nodes[number].operands, strict=False)
                     )
-        return made[id(term)]
+        return encoded[id(term)]
 
     def _leaf(self, operand: Drawn, index: int) -> int:
         if operand.constant:

@@ -1,16 +1,23 @@
-"""The direction in which an equation becomes a rule, the phase of that rule, and its name."""
+"""The direction in which an equation becomes a rule, and the phase, name and text of that rule."""
 
 from __future__ import annotations
 
+import ast
+import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import NamedTuple
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.pattern import App, Left, Pattern, Siblings, Spread, Var, roots_of, spread_roots
+from eqsat.language.terms.pattern import App, Expression, Left, Pattern, Siblings, Spread, Var, roots_of, spread_roots
 from eqsat.rewrites.discovery.equations.equation import variables
-from eqsat.rewrites.discovery.equations.sides import written
-from eqsat.rewrites.rules.rule import applications
+from eqsat.rewrites.discovery.equations.sides import left_written, parts, written
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule, applications
 
 #: Number of elements that a sequence is taken to have where operators are counted.
 _ELEMENTS = 3
@@ -70,39 +77,30 @@ def _count(left: Left) -> _Count:
 
 def _counted(patterns: Iterable[Pattern | Spread]) -> _Count:
     """Operators that work, constants apart, equal ones once; those over sequences for each element."""
-    found: dict[tuple[bool, str], int] = {}
+    counts: dict[tuple[bool, str], int] = {}
 
     def walk(pattern: Pattern | Spread, times: int) -> None:
         if isinstance(pattern, Spread):
             walk(pattern.item, _ELEMENTS if pattern.over else times)
         elif isinstance(pattern, App):
             if pattern.operands:
-                found[spec(pattern.op).movement, written(pattern)] = times
+                counts[spec(pattern.op).movement, written(pattern)] = times
             for operand in pattern.operands:
                 walk(operand, times)
 
     for pattern in patterns:
         walk(pattern, 1)
-    return _Count(*(sum(n for (moves, _), n in found.items() if moves is kind) for kind in (False, True)))
+    return _Count(*(sum(n for (moves, _), n in counts.items() if moves is kind) for kind in (False, True)))
 
 
-def _subpatterns(pattern: Pattern | Spread) -> Iterator[Pattern | Spread]:
-    yield pattern
-    if isinstance(pattern, Spread):
-        yield from _subpatterns(pattern.item)
-    elif isinstance(pattern, App):
-        for operand in pattern.operands:
-            yield from _subpatterns(operand)
-
-
-def _only_root_is_new(made: App, whole: App) -> bool:
+def _only_root_is_new(app: App, whole: App) -> bool:
     """Return whether the operands of an operator are all parts of another pattern."""
-    known = {written(p) for p in _subpatterns(whole)}
-    return all(written(o) in known for o in made.operands)
+    known = {written(p) for p in parts(whole)}
+    return all(written(o) in known for o in app.operands)
 
 
 def _within(part: Pattern, whole: App) -> bool:
-    return written(part) in {written(p) for p in _subpatterns(whole) if p is not part}
+    return written(part) in {written(p) for p in parts(whole) if p is not part}
 
 
 def _computing(pattern: Pattern) -> set[str]:
@@ -127,14 +125,14 @@ def name_of(left: Left, right: tuple[Pattern, ...]) -> str:
         kinds = dict.fromkeys(a.op for a in applications(inner) if a.op not in ("split", "concat"))
         joined = "-".join(_plain(op) for op in kinds if op != left.item.op)
         sequences = "-".join(s for _, s in left.over)
-        return "-".join(p for p in (_plural(left.item.op), "merge", joined, sequences) if p)
+        return "-".join(p for p in (_many(_plain(left.item.op)), "merge", joined, sequences) if p)
     if len(left) > 1:
         return "-and-".join(_form(app) for app in left) + "-merge"
     ours, theirs = _form(left[0]), _form(right[0])
     if isinstance(right[0], Var):
         return f"{ours}-gone"
     # The way in which an operator moves through another is clear from one side; other forms need both.
-    swapped = theirs.split("-of-")[::-1] == [_singular(w) for w in ours.split("-of-")]
+    swapped = theirs.split("-of-")[::-1] == [word.removesuffix("s") for word in ours.split("-of-")]
     return ours if swapped and "-of-" in ours else f"{ours}-to-{theirs}"
 
 
@@ -166,9 +164,38 @@ def _many(form: str) -> str:
     return head + ("es" if head.endswith(("s", "x", "h")) else "s") + of + rest
 
 
-def _plural(op: str) -> str:
-    return _many(_plain(op))
+def write_rule(left: Left, right: tuple[Pattern, ...], conditions: Sequence[Expression]) -> Rule:
+    """The rule of two sides in canonical text, with its phase and a name after its form."""
+    phase = phase_of(left, right) or "associate"
+    numbers = numbers_of(conditions)
+    texts = [c.text for c in conditions if _number(c) is None]
+    tail = " if " + ", ".join(texts) if texts else ""
+    body = f"{left_written(left)} => {', '.join(map(written, right))}{tail}"
+    for name, value in numbers.items():
+        body = re.sub(rf"(?<![.\w'])\b{name}\b(?!\w|=[^=]|')", str(value), body)
+    (rule,) = parse_rules(f"%phase {phase}\n{name_of(left, right)}: {body}", "generated", origin="candidate")
+    taken = _shipped().get(rule.name)
+    if taken is not None and taken != rule.text:
+        digest = hashlib.sha256(rule.text.encode()).hexdigest()[:6]
+        rule = replace(rule, name=f"{rule.name}-{digest}")
+    return rule
 
 
-def _singular(form: str) -> str:
-    return form.removesuffix("s")
+def numbers_of(conditions: Sequence[Expression]) -> dict[str, int]:
+    """The attributes that conditions fix to a number: in a rule the number stands in their place."""
+    return dict(number for c in conditions if (number := _number(c)) is not None)
+
+
+def _number(condition: Expression) -> tuple[str, int] | None:
+    tree = condition.tree
+    if not isinstance(tree, ast.Compare) or len(tree.ops) != 1 or not isinstance(tree.ops[0], ast.Eq):
+        return None
+    left, right = tree.left, tree.comparators[0]
+    named = isinstance(left, ast.Name) and isinstance(right, ast.Constant) and isinstance(right.value, int)
+    return (left.id, right.value) if named else None  # type: ignore[attr-defined]
+
+
+@cache
+def _shipped() -> dict[str, str]:
+    """The texts of the shipped rules by name."""
+    return {rule.name: rule.text for rule in shipped_rules()}

@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Spread, Var, roots_of
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import App, Bindings, Expression, Pattern, Spread, TensorType, Var
 from eqsat.rewrites.conditions.expression import compiled, evaluate
+from eqsat.rewrites.conditions.syntax import free_names
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.equations.sides import expression, left_written, written
+from eqsat.rewrites.discovery.equations.sides import RuleStatement, equation_with, expression
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import applications
@@ -26,31 +26,19 @@ Operands: TypeAlias = "Drawn | tuple[Drawn, ...]"
 
 
 @dataclass(frozen=True)
-class LiteralEquation:
+class LiteralEquation(RuleStatement):
     """Two sides with literal attributes, and the operands of the instance at which they were found equal.
 
     A sequence of operands that a spread or a group runs over is a tuple.
     """
 
-    left: Left
-    right: tuple[Pattern, ...]
-    operands: Mapping[str, Operands]
-
-    @property
-    def roots(self) -> tuple[App, ...]:
-        """The left side's patterns, the one form of all siblings for a group."""
-        return roots_of(self.left)
-
-    @property
-    def text(self) -> str:
-        """Both sides in the syntax of rules."""
-        return f"{left_written(self.left)} => {', '.join(map(written, self.right))}"
+    operands: Mapping[str, Operands] = field(default_factory=dict)
 
 
 def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
     """The candidate from left to right and from right to left, where that way round it can be a rule."""
     operands = {
-        name: _operand(name, TensorType.of(candidate.dtypes.get(name, "float32"), shape))
+        name: example_operand(name, TensorType.of(candidate.dtypes.get(name, "float32"), shape))
         for name, shape in candidate.shapes.items()
     }
     for left, right in ((candidate.left, candidate.right), (candidate.right, candidate.left)):
@@ -62,35 +50,25 @@ def equations(candidate: CandidateEquation) -> Iterator[LiteralEquation]:
         (rule,) = parse_rules(f"candidate: {', '.join(left)} => {', '.join(right)}", candidate.name, origin="candidate")
         read = dict.fromkeys(name for root in rule.roots for name in variables(root))
         names = dict(zip(read, _NAMES if len(read) <= len(_NAMES) else read, strict=False))
-        roots = tuple(a for root in rule.roots if isinstance(a := _renamed(root, names), App))
+        renamed = equation_with(RuleStatement.of(rule), {name: Var(new) for name, new in names.items()})
         yield LiteralEquation(
-            roots,
-            tuple(_renamed(pattern, names) for pattern in rule.right),
-            {names[name]: replace(operands[name], name=names[name]) for name in read},
+            renamed.left,
+            renamed.right,
+            operands={names[name]: replace(operands[name], name=names[name]) for name in read},
         )
 
 
-def _renamed(pattern: Pattern, names: Mapping[str, str]) -> Pattern:
-    """A pattern without spreads with its variables renamed."""
-    if isinstance(pattern, Var):
-        return Var(names[pattern.name])
-    operands = tuple(_renamed(o, names) for o in pattern.operands if not isinstance(o, Spread))
-    return App(pattern.op, operands, pattern.fields, pattern.record)
-
-
-def _operand(name: str, type: TensorType) -> Drawn:
+def example_operand(name: str, type: TensorType) -> Drawn:
     """An operand; the elements of integers and booleans are valid indices into any axis of two."""
-    made = Drawn(name, type)
+    operand = Drawn(name, type)
     if not type.dtype.is_float:
-        made.array = (np.arange(math.prod(type.static)) % 2).reshape(type.static).astype(type.dtype.numpy)
-    return made
+        operand.array = (np.arange(math.prod(type.static)) % 2).reshape(type.static).astype(type.dtype.numpy)
+    return operand
 
 
 def _reads(side: tuple[str, ...]) -> set[str]:
     """The tensors that terms read."""
-    trees = [ast.parse(text, mode="eval") for text in side]
-    called = {id(n.func) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call)}
-    return {n.id for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Name) and id(n) not in called}
+    return {name for text in side for name in free_names(ast.parse(text, mode="eval"))}
 
 
 def literal(value: Any) -> Expression:
@@ -117,9 +95,9 @@ def variables(pattern: Pattern | Spread) -> Iterator[str]:
 
 def names_read(patterns: Iterable[Pattern | Spread]) -> set[str]:
     """The attributes and tensors that the attributes of patterns are computed from."""
-    found: set[str] = set()
+    names: set[str] = set()
     for pattern in patterns:
         for app in applications(pattern):
-            found |= {app.record} if app.record is not None else set()
-            found |= {name for e in app.fields.values() for name in compiled(e).names}
-    return found
+            names |= {app.record} if app.record is not None else set()
+            names |= {name for e in app.fields.values() for name in compiled(e).names}
+    return names

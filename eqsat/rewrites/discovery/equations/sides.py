@@ -13,6 +13,7 @@ from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var, roots_of
 from eqsat.rewrites.conditions.expression import compiled
+from eqsat.rewrites.conditions.syntax import substituted as with_trees
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import SPLICE, Rule
 
@@ -49,8 +50,8 @@ class RuleStatement:
 
     def rule(self, name: str, phase: str) -> Rule:
         """The rule that states the equation; RuleError where it is not well formed."""
-        (made,) = parse_rules(f"%phase {phase}\n{name}: {self.text}\n", "<made>", origin="candidate")
-        return made
+        (rule,) = parse_rules(f"%phase {phase}\n{name}: {self.text}\n", "<made>", origin="candidate")
+        return rule
 
     @property
     def effort(self) -> tuple[int, int, int, int, str]:
@@ -73,17 +74,17 @@ def parts(pattern: Part) -> Iterator[Part]:
 
 def names_of(pattern: Part) -> set[str]:
     """Every name that a pattern mentions: tensors, attributes, records and sequences, loops' own variables too."""
-    found: set[str] = set()
+    names: set[str] = set()
     for part in parts(pattern):
         if isinstance(part, Var):
-            found.add(part.name)
+            names.add(part.name)
         elif isinstance(part, Spread):
-            found |= {n for pair in part.over for n in pair}
-            found |= {n for e in part.window or () for n in _names(e)}
+            names |= {n for pair in part.over for n in pair}
+            names |= {n for e in part.window or () for n in _names(e)}
         else:
-            found |= {part.record} if part.record else set()
-            found |= {n for e in part.fields.values() for n in _names(e)}
-    return found
+            names |= {part.record} if part.record else set()
+            names |= {n for e in part.fields.values() for n in _names(e)}
+    return names
 
 
 def _names(expression: Expression) -> tuple[str, ...]:
@@ -170,8 +171,8 @@ def _called(app: App) -> str:
 def substituted(pattern: Part, by: Substitution) -> Part:
     """The pattern with patterns put for tensors, and expressions for attributes and the names of records."""
     if isinstance(pattern, Var):
-        found = by.get(pattern.name)
-        return pattern if found is None else Var(found.text) if isinstance(found, Expression) else found
+        new = by.get(pattern.name)
+        return pattern if new is None else Var(new.text) if isinstance(new, Expression) else new
     if isinstance(pattern, Spread):
         item = substituted(pattern.item, by)
         over = tuple((_name(v, by), _name(s, by)) for v, s in pattern.over)
@@ -186,36 +187,21 @@ def substituted(pattern: Part, by: Substitution) -> Part:
 
 
 def _name(name: str, by: Substitution) -> str:
-    found = by.get(name)
-    return name if found is None else found.name if isinstance(found, Var) else getattr(found, "text", name)
+    new = by.get(name)
+    return name if new is None else new.name if isinstance(new, Var) else getattr(new, "text", name)
 
 
 def read_with(read: Expression, by: Substitution) -> Expression:
     """An expression with the names substituted."""
     trees: dict[str, ast.expr] = {}
     for name in _names(read):
-        found = by.get(name)
-        if found is not None:
-            trees[name] = found.tree if isinstance(found, Expression) else as_expression(found).tree
+        new = by.get(name)
+        if new is not None:
+            trees[name] = new.tree if isinstance(new, Expression) else as_expression(new).tree
     if not trees:
         return read
-    tree = _Put(trees).visit(copy.deepcopy(read.tree))
+    tree = with_trees(copy.deepcopy(read.tree), trees)
     return Expression(ast.unparse(tree), tree)
-
-
-class _Put(ast.NodeTransformer):
-    """A transformer that puts trees for the names that are no functions."""
-
-    def __init__(self, trees: Mapping[str, ast.expr]) -> None:
-        self.trees = trees
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return copy.deepcopy(self.trees.get(node.id, node))
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        node.args = [self.visit(a) for a in node.args]
-        node.keywords = [self.visit(k) for k in node.keywords]
-        return node
 
 
 def equation_with(equation: RuleStatement, by: Substitution) -> RuleStatement:

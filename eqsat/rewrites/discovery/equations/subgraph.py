@@ -11,12 +11,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
-from typing import Any
 
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import compiled
+from eqsat.rewrites.conditions.syntax import with_name
 from eqsat.rewrites.discovery.equations.canonical import canonical
 from eqsat.rewrites.discovery.equations.sides import (
     Part,
@@ -39,11 +39,11 @@ _INHERITED = frozenset({"wide", "floating", "dtype", "finite"})
 def lifted(equation: RuleStatement) -> Iterator[RuleStatement]:
     """The equations that leave out one common subgraph, each once, those with fewer conditions first."""
     seen = {canonical(equation)}
-    for found in (*common_outputs(equation), *common_inputs(equation)):
-        key = canonical(found)
+    for stronger in (*common_outputs(equation), *common_inputs(equation)):
+        key = canonical(stronger)
         if key not in seen:
             seen.add(key)
-            yield found
+            yield stronger
 
 
 def common_inputs(equation: RuleStatement) -> Iterator[RuleStatement]:
@@ -74,27 +74,27 @@ def _without(equation: RuleStatement, part: App, sides: tuple[Pattern, ...]) -> 
     if any(inner & names_of(p) for p in (*left, *right)):
         return
     for conditions in _conditions(equation, part, inner, fresh):
-        made = _made(equation, left, right, conditions)
-        if made is not None:
-            yield made
+        stronger = _made(equation, left, right, conditions)
+        if stronger is not None:
+            yield stronger
 
 
 def _conditions(equation: RuleStatement, part: App, inner: set[str], fresh: Var) -> Iterator[tuple[Expression, ...]]:
     """The conditions that read the subterm's variables: left out, or asked of the fresh one."""
     by: Substitution = dict.fromkeys(inner, fresh)
-    kept: list[Expression] = []
+    untouched: list[Expression] = []
     asked: list[Expression] = []
     declared = OPS.get(part.op)
     keeps_shape = declared is not None and declared.pointwise and [type(o) for o in part.operands] == [Var]
     for condition in equation.conditions:
         outer = _put(condition, part, fresh)
         if not inner & set(compiled(outer).names):
-            kept.append(outer)
+            untouched.append(outer)
             asked.append(outer)
         elif keeps_shape or set(compiled(outer).called) <= _INHERITED:
             asked.append(read_with(outer, by))
-    yield tuple(dict.fromkeys(kept))
-    if len(asked) > len(kept):
+    yield tuple(dict.fromkeys(untouched))
+    if len(asked) > len(untouched):
         yield tuple(dict.fromkeys(asked))
 
 
@@ -104,15 +104,9 @@ def _put(condition: Expression, part: App, fresh: Var) -> Expression:
         return condition
     wanted = ast.unparse(as_expression(part).tree)
 
-    class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
-            if isinstance(node, ast.expr) and ast.unparse(node) == wanted:
-                return ast.Name(fresh.name, ast.Load())
-            return super().generic_visit(node)
-
     if wanted not in condition.text:
         return condition
-    tree: Any = Put().visit(ast.parse(condition.text, mode="eval").body)
+    tree = with_name(ast.parse(condition.text, mode="eval").body, wanted, fresh.name)
     return Expression(ast.unparse(tree), tree)
 
 
@@ -145,10 +139,10 @@ def _stripped(equation: RuleStatement, left: tuple[App, ...], right: tuple[Patte
     """The equation of these sides, with the conditions on the variables left in them."""
     bound = {n for p in left for n in names_of(p)}
     conditions = tuple(c for c in equation.conditions if set(compiled(c).names) <= bound)
-    for kept in dict.fromkeys(((), conditions)):
-        made = _made(equation, left, right, kept)
-        if made is not None:
-            yield made
+    for asked in dict.fromkeys(((), conditions)):
+        stronger = _made(equation, left, right, asked)
+        if stronger is not None:
+            yield stronger
 
 
 def _operand_pairs(left: Pattern, right: Pattern) -> Iterator[tuple[Pattern, Pattern]]:
@@ -174,12 +168,12 @@ def _made(
 ) -> RuleStatement | None:
     """The equation of these sides, None where it is not well formed as a rule."""
     side = replace(equation.left, item=left[0]) if isinstance(equation.left, Siblings) else left
-    made = RuleStatement(side, right, conditions)
+    statement = RuleStatement(side, right, conditions)
     try:
         Rule("made", "simplify", side, right, conditions, origin="candidate")
     except RuleError:
         return None
-    return made
+    return statement
 
 
 def _fresh() -> Iterator[str]:

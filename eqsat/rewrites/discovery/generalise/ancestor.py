@@ -10,15 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.errors import GraphError
 from eqsat.language.arithmetic.residues import PRIME, Residues
-from eqsat.language.terms.pattern import Bindings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Bindings, TensorType
+from eqsat.rewrites.conditions.syntax import with_name
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
 from eqsat.rewrites.discovery.equations.equation import equations
-from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.instances.instance import operands
-from eqsat.rewrites.rules.term import left_terms, right_terms, values
+from eqsat.rewrites.rules.term import both_sides, left_terms, values
 
 #: Largest number of namings of the right side's variables that are tried for one variable of the left side.
 _WAYS = 128
@@ -38,15 +36,15 @@ def ancestor(candidate: CandidateEquation) -> CandidateEquation:
     >>> ancestor(one).text
     'c: concat(relu(x), relu(y), axis=0) => relu(concat(x, y, axis=0))'
     """
-    made, before = candidate, None
-    while made is not before:
-        before = made
-        while (lifted := next(filter(_holds, _lifted(made)), None)) is not None:
-            made = lifted
-        seen = Counter(name for side in made.left for name in _read(side))
+    general, before = candidate, None
+    while general is not before:
+        before = general
+        while (lifted := next(filter(_holds, _lifted(general)), None)) is not None:
+            general = lifted
+        seen = Counter(name for side in general.left for name in _read(side))
         for name in sorted(n for n, times in seen.items() if times > 1):
-            made = next(filter(_holds, _separated(made, name)), made)
-    return made if made is candidate else _renamed(made)
+            general = next(filter(_holds, _separated(general, name)), general)
+    return general if general is candidate else _renamed(general)
 
 
 def _lifted(candidate: CandidateEquation) -> Iterator[CandidateEquation]:
@@ -54,17 +52,19 @@ def _lifted(candidate: CandidateEquation) -> Iterator[CandidateEquation]:
     trees = [ast.parse(side, mode="eval").body for side in candidate.left]
     inner = {ast.unparse(n) for tree in trees for n in ast.walk(tree) if isinstance(n, ast.Call) and n is not tree}
     for text in sorted(inner, key=lambda t: (-len(t), t)):
-        held = set(_read(text))
-        shape = _shape(candidate, text) if held else None
+        inside = set(_read(text))
+        shape = _shape(candidate, text) if inside else None
         if shape is None:
             continue
         fresh = next(n for n in map("t{}".format, itertools.count()) if n not in candidate.shapes)
-        left = tuple(_with(side, text, fresh) for side in candidate.left)
-        right = tuple(_with(side, text, fresh) for side in candidate.right)
-        if any(held & set(_read(side)) for side in (*left, *right)) or any(side == fresh for side in left):
+        left, right = (
+            tuple(ast.unparse(with_name(ast.parse(side, mode="eval").body, text, fresh)) for side in sides)
+            for sides in (candidate.left, candidate.right)
+        )
+        if any(inside & set(_read(side)) for side in (*left, *right)) or any(side == fresh for side in left):
             continue
-        shapes = {n: s for n, s in candidate.shapes.items() if n not in held} | {fresh: shape}
-        kinds = {n: d for n, d in candidate.dtypes.items() if n not in held}
+        shapes = {n: s for n, s in candidate.shapes.items() if n not in inside} | {fresh: shape}
+        kinds = {n: d for n, d in candidate.dtypes.items() if n not in inside}
         yield replace(candidate, left=left, right=right, shapes=shapes, dtypes=kinds)
 
 
@@ -76,7 +76,7 @@ def _shape(candidate: CandidateEquation, text: str) -> tuple[int, ...] | None:
 
 def _type(candidate: CandidateEquation) -> TensorType | None:
     for equation in equations(candidate):
-        rule = RuleStatement(equation.left, equation.right).rule("term", "simplify")
+        rule = equation.rule("term", "simplify")
         (term,) = left_terms(rule, Bindings(dict(equation.operands)))
         return TensorType(term.types[0].dtype, term.types[0].shape)
     return None
@@ -103,11 +103,10 @@ def _separated(candidate: CandidateEquation, name: str) -> Iterator[CandidateEqu
 def _holds(candidate: CandidateEquation) -> bool:
     """Return whether both sides are equal modulo a prime on random operands."""
     for equation in equations(candidate):
-        rule = RuleStatement(equation.left, equation.right).rule("candidate", "simplify")
+        rule = equation.rule("candidate", "simplify")
         bindings = Bindings(dict(equation.operands))
-        try:
-            left, right = left_terms(rule, bindings), right_terms(rule, bindings)
-        except GraphError:
+        sides = both_sides(rule, bindings)
+        if sides is None:
             return False
         rng, interpretation = np.random.default_rng(0), Residues()
         for _ in range(_DRAWS):
@@ -117,7 +116,7 @@ def _holds(candidate: CandidateEquation) -> bool:
                 else interpretation.constant(o.array, o.type)
                 for o in operands(bindings)
             }
-            ours, theirs = values(left, interpretation, arrays), values(right, interpretation, arrays)
+            ours, theirs = (values(side, interpretation, arrays) for side in sides)
             if not all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True)):
                 return False
         return True
@@ -139,18 +138,6 @@ def _renamed(candidate: CandidateEquation) -> CandidateEquation:
         left_ops=_operators(left),
         right_ops=_operators(right),
     )
-
-
-def _with(side: str, text: str, name: str) -> str:
-    """A side with a variable in place of a term."""
-
-    class Put(ast.NodeTransformer):
-        def visit(self, node: ast.AST) -> ast.AST:
-            if isinstance(node, ast.Call) and ast.unparse(node) == text:
-                return ast.Name(name)
-            return self.generic_visit(node)
-
-    return ast.unparse(Put().visit(ast.parse(side, mode="eval")))
 
 
 def _replaced(sides: tuple[str, ...], name: str, copies: Iterable[str]) -> tuple[str, ...]:

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms import App, Attrs, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.discovery.equations.equation import literal
 from eqsat.rewrites.discovery.equations.sides import expression
@@ -64,7 +63,7 @@ class BindingScope:
 
     def of(self, kind: str) -> list[str]:
         """The attributes of a kind."""
-        return [name for name, found in self.fields.items() if found == kind]
+        return [name for name, its_kind in self.fields.items() if its_kind == kind]
 
     def members(self, name: str) -> list[str]:
         """The fields of this name of all records."""
@@ -78,7 +77,7 @@ class BindingScope:
 def products(left: Left) -> tuple[str, ...]:
     """The operators without attributes over plain variables on a left side, the first of each sequence for all."""
     parts: list[Spread | App] = [Spread(left.item, left.over)] if isinstance(left, Siblings) else list(left)
-    found: dict[str, None] = {}
+    texts: dict[str, None] = {}
 
     def walk(pattern: Pattern | Spread, over: dict[str, str]) -> None:
         if isinstance(pattern, Spread):
@@ -89,11 +88,11 @@ def products(left: Left) -> tuple[str, ...]:
             plain = [o.name for o in pattern.operands if isinstance(o, Var)]
             if plain and len(plain) == len(pattern.operands) and not pattern.fields and pattern.record is None:
                 names = [f"{over[n]}[0]" if n in over else n for n in plain]
-                found[f"{pattern.op}({', '.join(names)})"] = None
+                texts[f"{pattern.op}({', '.join(names)})"] = None
 
     for part in parts:
         walk(part, {})
-    return tuple(found)
+    return tuple(texts)
 
 
 def same(name: str, first: Any, second: Any) -> bool:
@@ -109,26 +108,26 @@ def choices(name: str, value: Any, scope: BindingScope, inside: Collection[str] 
 
     Those that speak of the tensors `inside` the operator come before those that speak of others.
     """
-    found: dict[str, float] = {}
-    for cost, text in _menu(name, scope):
-        if text in found:
+    costs: dict[str, float] = {}
+    for cost, text in _expressions(name, scope):
+        if text in costs:
             continue
         try:
             if same(name, scope.value(text), value):
                 read = set(compiled(expression(text)).names) & scope.bindings.tensors.keys()
-                found[text] = cost + _ELSEWHERE * (not read.issubset(inside))
+                costs[text] = cost + _ELSEWHERE * (not read.issubset(inside))
         except Undefined:
             continue
-    made = sorted((cost, text) for text, cost in found.items())[:_FEW]
+    cheapest = sorted((cost, text) for text, cost in costs.items())[:_FEW]
     if isinstance(value, bool):
-        # The candidate's shapes may not tell, as with what to count of a padding that is not there.
-        made.append((1.2, repr(not value)))
+        # The candidate's shapes may not tell, as whether to count a padding that is not there.
+        cheapest.append((1.2, repr(not value)))
     kind = kind_of(name)
     sized = kind in ("shape", "sizes", "dim", "bounds") and not small(value)
     written = literal(value)
-    plain = [(_SPECIAL if kind in ("perm", "dtype") else _LITERAL + 1.5 * bool(made), written)]
-    plain = [] if sized or written.text in found else plain
-    return sorted([(c, expression(t)) for c, t in made] + plain, key=lambda one: (one[0], one[1].text))
+    plain = [(_SPECIAL if kind in ("perm", "dtype") else _LITERAL + 1.5 * bool(cheapest), written)]
+    plain = [] if sized or written.text in costs else plain
+    return sorted([(c, expression(t)) for c, t in cheapest] + plain, key=lambda one: (one[0], one[1].text))
 
 
 def small(value: Any) -> bool:
@@ -136,15 +135,12 @@ def small(value: Any) -> bool:
     return all(v in (0, 1) for v in (value if isinstance(value, tuple) else (value,)))
 
 
-def _menu(name: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
+def _expressions(name: str, scope: BindingScope) -> Iterator[tuple[float, str]]:
     kind = kind_of(name)
     for text in (*scope.of(kind), *scope.members(name)):
         yield 0.0, text
-    yield from _MENUS.get(kind, _nothing)(scope)
-
-
-def _nothing(scope: BindingScope) -> Iterator[tuple[float, str]]:
-    yield from ()
+    if kind in _OF_KIND:
+        yield from _OF_KIND[kind](scope)
 
 
 def _axis(scope: BindingScope) -> Iterator[tuple[float, str]]:
@@ -279,17 +275,17 @@ def splices(op: str, attrs: Attrs, scope: BindingScope) -> list[tuple[float, Exp
             texts += [(0.5, f"axes_to({r}, {p})"), (0.5, f"axes_to({r}, inverse({p}))")]
     for r, s in itertools.permutations(records, 2):
         texts += [(0.5, f"after({x}, {r}, {s})") for x in scope.tensors]
-    found = []
+    options = []
     for cost, text in texts:
         try:
             if spec(op).complete(scope.value(text)) == attrs:
-                found.append((cost, expression(text)))
+                options.append((cost, expression(text)))
         except Undefined:
             continue
-    return found
+    return options
 
 
-_MENUS = {
+_OF_KIND = {
     "axis": _axis,
     "perm": _perm,
     "axes": _axes,

@@ -10,12 +10,12 @@ import numpy as np
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.residues import PRIME, Residues
+from eqsat.language.terms import App, Bindings, Expression, Left, Pattern, Siblings, Spread, TensorType, Var
 from eqsat.language.terms.instantiation import instantiate_all
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
-from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.conditions.expression import Undefined
+from eqsat.rewrites.conditions.expression import Undefined, evaluate
 from eqsat.rewrites.discovery.equations.sides import expression, left_written
 from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.instances.extremes import replaced
 from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Terms, left_terms, output_types, values
@@ -92,10 +92,14 @@ class LeftSideInstance:
 
     def _residues(self) -> tuple[dict[int, Any], list[Any]]:
         if self._exact is None:
-            rng = np.random.default_rng(self._seed)
-            arrays = {id(o): _residues_of(o, rng) for o in self.operands}
+            arrays = self.residues(self._seed)
             self._exact = arrays, values(self.left, Residues(), arrays)
         return self._exact
+
+    def residues(self, seed: int) -> dict[int, Any]:
+        """Random residues for float operands, by identity; of others, the elements drawn with them."""
+        rng = np.random.default_rng(seed)
+        return {id(o): elements(o, rng.integers(0, PRIME, o.type.static)) for o in self.operands}
 
     def _close(self, terms: list[Any], draw: int) -> bool:
         interpretation = Floats(wide=True)
@@ -117,10 +121,6 @@ def _thin(type: TensorType) -> bool:
 def elements(operand: Drawn, floats: Any) -> Any:
     """The array of a float operand; of others, the elements drawn with it."""
     return floats if operand.type.dtype.is_float else operand.array
-
-
-def _residues_of(operand: Drawn, rng: np.random.Generator) -> Any:
-    return elements(operand, rng.integers(0, PRIME, operand.type.static))
 
 
 def _alike(a: Any, b: Any) -> bool:
@@ -162,28 +162,14 @@ def drawn(rule: Rule, count: int, misses: int, seed: int = 0) -> Iterator[LeftSi
 
 def with_dtype(bindings: Bindings, dtype: str) -> Bindings:
     """The same instance with another element type for all floats, attributes included."""
-    made: dict[int, Drawn] = {}
-
-    def changed(operand: Any) -> Any:
-        if isinstance(operand, tuple):
-            return tuple(changed(o) for o in operand)
-        if not operand.type.dtype.is_float:
-            return operand
-        if id(operand) not in made:
-            made[id(operand)] = Drawn(operand.name, TensorType.of(dtype, operand.type.dims))
-        return made[id(operand)]
-
-    def attribute(value: Any) -> Any:
-        return dtype if value in ("float32", "float64") else value
-
-    tensors = {name: changed(t) for name, t in bindings.tensors.items()}
-    return Bindings(tensors, {name: attribute(a) for name, a in bindings.attrs.items()})
+    floats = [o for o in operands(bindings) if o.type.dtype.is_float]
+    typed = replaced(bindings, {id(o): Drawn(o.name, TensorType.of(dtype, o.type.dims)) for o in floats})
+    attrs = {name: dtype if attr in ("float32", "float64") else attr for name, attr in bindings.attrs.items()}
+    return Bindings(typed.tensors, attrs)
 
 
 def holds(condition: Expression, bindings: Bindings) -> bool:
     """Return whether a condition holds; it does not if it has no value."""
-    from eqsat.rewrites.conditions.expression import evaluate
-
     try:
         return bool(evaluate(condition, bindings))
     except Undefined:

@@ -61,12 +61,12 @@ class Learner:
         chosen = self._cheapest(self._distinct(strict)) if self._excluded(strict) else self._covering(everywhere)
         if chosen is None:
             return None
-        kept = everywhere
+        covered = everywhere
         for index in chosen:
-            kept &= self._equal[index]
+            covered &= self._equal[index]
         whole = self._weight(everywhere)
         ordered = sorted((self.predicates[i] for i in chosen), key=lambda a: (a.cost, a.text))
-        return Learned(tuple(ordered), self._weight(kept) / whole if whole else 0.0)
+        return Learned(tuple(ordered), self._weight(covered) / whole if whole else 0.0)
 
     def left_over(self, beside: Sequence[Learned]) -> float:
         """The share of equal instances, by weight, that meet none of some conjunctions."""
@@ -110,11 +110,11 @@ class Learner:
 
     def _cheapest(self, usable: Sequence[int]) -> tuple[int, ...]:
         """The cheapest set of predicates that excludes every different instance: of up to three, or by leaving out."""
-        found: list[tuple[int, ...]] = []
+        sets: list[tuple[int, ...]] = []
         for size, most in ((1, len(usable)), (2, _PAIRS), (3, _TRIPLES)):
-            found += [c for c in itertools.combinations(usable[:most], size) if self._excluded(c)]
-            if found:
-                return min(found, key=lambda c: (sum(self.predicates[i].cost for i in c), sorted(map(self._order, c))))
+            sets += [c for c in itertools.combinations(usable[:most], size) if self._excluded(c)]
+            if sets:
+                return min(sets, key=lambda c: (sum(self.predicates[i].cost for i in c), sorted(map(self._order, c))))
         return min(self._taken(usable), self._kept(usable), key=lambda c: sum(self.predicates[i].cost for i in c))
 
     def _taken(self, usable: Sequence[int]) -> tuple[int, ...]:
@@ -133,19 +133,19 @@ class Learner:
 
     def _kept(self, chosen: Sequence[int]) -> tuple[int, ...]:
         """The predicates left when each that is not needed is left out, the dearest first."""
-        kept = list(chosen)
+        needed = list(chosen)
         for index in sorted(chosen, key=self._order, reverse=True):
-            without = [i for i in kept if i != index]
+            without = [i for i in needed if i != index]
             if self._excluded(without):
-                kept = without
-        return tuple(kept)
+                needed = without
+        return tuple(needed)
 
     def _covering(self, everywhere: int) -> tuple[int, ...] | None:
         """Predicates that exclude every different instance and keep as many equal ones as a beam search finds."""
         all_different = (1 << self._count) - 1
         total = self._weight(everywhere) or 1.0
         beam: list[tuple[float, tuple[int, ...], int, int]] = [(0.0, (), everywhere, all_different)]
-        found: list[tuple[float, float, tuple[int, ...]]] = []
+        complete: list[tuple[float, float, tuple[int, ...]]] = []
         kinds: dict[tuple[int, int], int] = {}
         for index in sorted(range(len(self.predicates)), key=self._order):
             kinds.setdefault((self._equal[index] & everywhere, self._different[index]), index)
@@ -153,18 +153,18 @@ class Learner:
             grown: dict[tuple[int, int], tuple[float, tuple[int, ...], int, int]] = {}
             for _, chosen, equal, different in beam:
                 for index in kinds.values():
-                    kept, left = equal & self._equal[index], different & self._different[index]
-                    weight = self._weight(kept) / total if left != different else 0.0
+                    covered, left = equal & self._equal[index], different & self._different[index]
+                    weight = self._weight(covered) / total if left != different else 0.0
                     if not weight:
                         continue
                     cost = sum(self.predicates[i].cost for i in (*chosen, index))
                     if not left:
-                        found.append((-weight, cost, (*chosen, index)))
+                        complete.append((-weight, cost, (*chosen, index)))
                         continue
                     score = weight - left.bit_count() / self._count - 0.01 * cost
-                    if (kept, left) not in grown or grown[kept, left][0] < score:
-                        grown[kept, left] = (score, (*chosen, index), kept, left)
+                    if (covered, left) not in grown or grown[covered, left][0] < score:
+                        grown[covered, left] = (score, (*chosen, index), covered, left)
             beam = sorted(grown.values(), key=lambda s: (-s[0], s[1]))[:_BEAM]
-            if found and (not beam or -min(found)[0] >= max(self._weight(s[2]) / total for s in beam)):
+            if complete and (not beam or -min(complete)[0] >= max(self._weight(s[2]) / total for s in beam)):
                 break
-        return min(found)[2] if found else None
+        return min(complete)[2] if complete else None

@@ -16,7 +16,7 @@ import numpy as np
 
 from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.arithmetic.residues import PRIME, ResidueNamespace, Residues
+from eqsat.language.arithmetic.residues import ResidueNamespace, Residues
 from eqsat.language.terms.pattern import Left, Pattern, spread_roots
 from eqsat.rewrites.conditions.expression import Undefined
 from eqsat.rewrites.discovery.equations.equation import variables
@@ -148,8 +148,7 @@ def _moves(case: LeftSideInstance, right: Sequence[Pattern]) -> bool:
     terms = case.right(right)
     if terms is None:
         return False
-    rng = np.random.default_rng(7)
-    arrays = {id(o): elements(o, rng.integers(0, PRIME, o.type.static)) for o in case.operands}
+    arrays = case.residues(7)
     ours, theirs = (values(side, _Formulas(), arrays) for side in (case.left, terms))
     return all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
 
@@ -162,19 +161,19 @@ def _agree(case: LeftSideInstance, right: Sequence[Pattern], dtype: str, seed: i
     bindings = with_dtype(case.bindings, dtype)
     rng = np.random.default_rng((seed, 11))
     try:
-        made = LeftSideInstance(case.rule, bindings, seed)
-        terms = made.right(right)
+        instance = LeftSideInstance(case.rule, bindings, seed)
+        terms = instance.right(right)
         if terms is None:
             return False
         arrays = {id(o): elements(o, _random(o, dtype, rng, seed)) for o in operands(bindings)}
-        for operand in made.operands:
+        for operand in instance.operands:
             if operand.type.dtype.is_integer and operand.array is None:
                 arrays[id(operand)] = _random(operand, dtype, rng, seed)
         with np.errstate(all="ignore"):
-            ours, theirs = (values(side, Floats(), arrays) for side in (made.left, terms))
+            ours, theirs = (values(side, Floats(), arrays) for side in (instance.left, terms))
     except (GraphError, Undefined, TypeError, ValueError):  # an operator that does not take the type
         return False
-    if output_types(made.left) != output_types(terms):
+    if output_types(instance.left) != output_types(terms):
         return False
     return all(np.array_equal(a, b, equal_nan=a.dtype.kind == "f") for a, b in zip(ours, theirs, strict=True))
 

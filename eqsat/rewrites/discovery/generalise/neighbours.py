@@ -11,14 +11,11 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
 from eqsat.language.ops.sampling import draw
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Attrs, Bindings, TensorType
+from eqsat.rewrites.discovery.equations.equation import example_operand
 from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope, kind_of
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance
 from eqsat.rewrites.instances.elements import Drawn
@@ -69,21 +66,21 @@ class Neighbours:
 
     def _together(self, rng: random.Random) -> list[tuple[Place, ...]]:
         """Smallest sets of up to three equal sizes that can change together, the others staying as they are."""
-        found: list[tuple[Place, ...]] = []
+        moves: list[tuple[Place, ...]] = []
         trials = 0
         for count in (1, 2, 3):
             sets = list(itertools.combinations(self._sizes, count))
             rng.shuffle(sets)
             for places in sets:
-                if len({self._sizes[p] for p in places}) > 1 or any(set(f) <= set(places) for f in found):
+                if len({self._sizes[p] for p in places}) > 1 or any(set(f) <= set(places) for f in moves):
                     continue
                 trials += 1
                 if trials > _TRIALS:
-                    return found
+                    return moves
                 changed = {**self._sizes, **dict.fromkeys(places, self._sizes[places[0]] + 1)}
                 if self._fits(_Neighbour(None, self.scope, {}, changed).bindings()):
-                    found.append(places)
-        return found
+                    moves.append(places)
+        return moves
 
     def _fits(self, bindings: Bindings) -> bool:
         try:
@@ -107,9 +104,9 @@ def _places(scope: BindingScope) -> Iterator[tuple[Place, int]]:
 def _records(op: str, rng: random.Random) -> Iterator[Attrs]:
     """Attributes that an operator takes somewhere."""
     for _ in range(_LENT):
-        found = draw(spec(op), rng)
-        if found is not None:
-            yield found[1]
+        sample = draw(spec(op), rng)
+        if sample is not None:
+            yield sample[1]
 
 
 class _Neighbour:
@@ -151,10 +148,7 @@ class _Neighbour:
         if len(shape) > 1 and self.rng.random() < 0.9:
             shape = self.longer(shape)
         type = operand.type.dtype
-        made = Drawn(f"{name}{index}", TensorType.of("float64" if type.is_float else type, shape))
-        if not type.is_float:
-            made.array = (np.arange(int(np.prod(shape))) % 2).reshape(shape).astype(type.numpy)
-        return made
+        return example_operand(f"{name}{index}", TensorType.of("float64" if type.is_float else type, shape))
 
     def attribute(self, name: str, value: Any) -> Any:
         """Another value now and then, with sizes as those of operands are."""

@@ -9,9 +9,9 @@ from typing import Any
 
 from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import Expression
-from eqsat.rewrites.conditions.expression import Undefined, evaluate
 from eqsat.rewrites.discovery.equations.sides import expression
 from eqsat.rewrites.discovery.generalise.attribute_expressions import BindingScope
+from eqsat.rewrites.discovery.generalise.cases import holds
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,11 @@ def predicates(scope: BindingScope) -> list[Predicate]:
 
     None says that two variables of one kind are equal: a left side that shares one variable says so.
     """
-    found: dict[str, float] = {}
+    costs: dict[str, float] = {}
     for cost, text in _texts(scope):
-        if found.get(text, cost + 1) > cost:
-            found[text] = cost
-    return [Predicate(e, cost) for text, cost in found.items() if _held(e := expression(text), scope)]
-
-
-def _held(condition: Expression, scope: BindingScope) -> bool:
-    try:
-        return bool(evaluate(condition, scope.bindings))
-    except Undefined:
-        return False
+        if costs.get(text, cost + 1) > cost:
+            costs[text] = cost
+    return [Predicate(e, cost) for text, cost in costs.items() if holds(e := expression(text), scope.bindings)]
 
 
 def _texts(scope: BindingScope) -> Iterator[tuple[float, str]]:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from eqsat.language.terms.pattern import Left, Pattern
+from eqsat.rewrites.discovery.equations.direction import numbers_of, write_rule
 from eqsat.rewrites.discovery.equations.equation import LiteralEquation, names_read
 from eqsat.rewrites.discovery.equations.sides import expression
-from eqsat.rewrites.discovery.equations.writing import numbers_of, write_rule
 from eqsat.rewrites.discovery.generalise.cases import LeftSideInstance, drawing_rule, drawn, holds
 from eqsat.rewrites.discovery.generalise.conditions import Learned, Learner
 from eqsat.rewrites.discovery.generalise.guards import Guards, floats_of, guards
@@ -42,8 +42,8 @@ class GeneralisationEffort:
 
     `few` equal instances are the least to learn from; `misses` bounds the search for instances, `rounds` how often
     conditions are learned anew, `options` how many right sides they are learned for. A rule whose conditions cost no
-    more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `ways` rules with
-    the same sides have conditions of their own. With `repeats`, directions that repeat work are looked at.
+    more than `plain` ends the search; `missed` is what it costs to miss all equal instances. Up to `alternatives` rules
+    with the same sides have conditions of their own. With `repeats`, directions that repeat work are looked at.
     """
 
     near: int = 48
@@ -59,7 +59,7 @@ class GeneralisationEffort:
     options: int = 2
     plain: float = 3.25
     missed: float = 4.0
-    ways: int = 3
+    alternatives: int = 3
     repeats: bool = False
 
 
@@ -82,7 +82,7 @@ class Found:
     cost: float
     left: Left
     right: tuple[Pattern, ...]
-    ways: Sequence[ConditionedRule]
+    rules: Sequence[ConditionedRule]
 
 
 class RuleSearch:
@@ -102,10 +102,10 @@ class RuleSearch:
             least = cost + self.template.cost
             if least >= enough:
                 continue
-            made = self.rule(right, least)
-            if made is not None:
-                yield made
-                enough = min(enough, made.cost)
+            general = self.rule(right, least)
+            if general is not None:
+                yield general
+                enough = min(enough, general.cost)
             if enough <= self.template.cost + self.effort.plain:
                 return
 
@@ -129,22 +129,22 @@ class RuleSearch:
         options = [o for o in right_sides(self.equation, self.template.scope) if self.own.agrees(o[1])]
         shared = {i for i, (_, right) in enumerate(options) if self._shares(right)}
         scores = dict.fromkeys(range(len(options)), 0)
-        kept, start = list(scores), 0
+        best, start = list(scores), 0
         for step in _STEPS:
-            if len(kept) < 2 and not shared.intersection(kept):
+            if len(best) < 2 and not shared.intersection(best):
                 break
             cases = [*self.near[start // 2 : (start + step) // 2], *self.far((start + step) // 2)[start // 2 :]]
             for case in cases:
                 known: dict[tuple[object, ...], bool] = {}
-                for index in kept:
+                for index in best:
                     scores[index] += case.agrees(options[index][1], known) is not False
             start += step
-            kept = sorted(kept, key=lambda i: (-scores[i], i))
-            good = min(i for i in kept if 2 * scores[i] >= scores[kept[0]])
-            kept = list(dict.fromkeys([*kept[: max(2 * self.effort.options, len(kept) // 4)], good]))
+            best = sorted(best, key=lambda i: (-scores[i], i))
+            good = min(i for i in best if 2 * scores[i] >= scores[best[0]])
+            best = list(dict.fromkeys([*best[: max(2 * self.effort.options, len(best) // 4)], good]))
         everywhere = len(self.near[: start // 2]) + len(self.far(start // 2))
-        kept = [i for i in kept if i not in shared or scores[i] == everywhere]
-        return [options[i] for i in dict.fromkeys([*kept[: self.effort.options], *([min(kept)] if kept else [])])]
+        best = [i for i in best if i not in shared or scores[i] == everywhere]
+        return [options[i] for i in dict.fromkeys([*best[: self.effort.options], *([min(best)] if best else [])])]
 
     def _shares(self, right: tuple[Pattern, ...]) -> bool:
         """Return whether a right side takes one of two equal attributes for both, if the left side shares them."""
@@ -169,19 +169,20 @@ class RuleSearch:
             self._take(learner, right, self.far(self.effort.most)[self.effort.first :], equal)
         if len(equal) < self.effort.few:
             return None
-        ways: list[ConditionedRule] = []
-        while len(ways) < self.effort.ways and (not ways or learner.left_over([w.learned for w in ways]) > _MANY):
-            way = self._way(learner, right, equal, ways)
-            if way is None:
+        rules: list[ConditionedRule] = []
+        while len(rules) < self.effort.alternatives:
+            enough = rules and learner.left_over([rule.learned for rule in rules]) <= _MANY
+            conditioned = None if enough else self._conditioned(learner, right, equal, rules)
+            if conditioned is None:
                 break
-            ways.append(way)
-        if not ways:
+            rules.append(conditioned)
+        if not rules:
             return None
-        first = ways[0].learned
+        first = rules[0].learned
         total = cost + sum(a.cost for a in first.predicates) + self.effort.missed * (1 - first.coverage)
-        return Found(total, self.template.left, right, ways)
+        return Found(total, self.template.left, right, rules)
 
-    def _way(
+    def _conditioned(
         self,
         learner: Learner,
         right: tuple[Pattern, ...],
@@ -190,7 +191,7 @@ class RuleSearch:
     ) -> ConditionedRule | None:
         """Conditions that fresh instances bear out."""
         for again in range(self.effort.rounds):
-            learned = learner.learn([way.learned for way in beside])
+            learned = learner.learn([other.learned for other in beside])
             if learned is None:
                 return None
             fresh: list[tuple[LeftSideInstance, bool]] = []
@@ -210,13 +211,13 @@ class RuleSearch:
             typical = sum(not case.degenerate(self.own.bindings) for case in met)
             if typical < self.effort.few // 2 or not fresh or not self._apart(met):
                 return None
-            settled = self._settled(right, learned, guards(self.template.left, right, met))
-            if not isinstance(settled, LeftSideInstance):
-                return ConditionedRule(learned, settled) if settled is not None else None
-            learner.add(settled, False)
+            checked = self._checked(right, learned, guards(self.template.left, right, met))
+            if not isinstance(checked, LeftSideInstance):
+                return ConditionedRule(learned, checked) if checked is not None else None
+            learner.add(checked, False)
         return None
 
-    def _settled(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | LeftSideInstance | None:
+    def _checked(self, right: tuple[Pattern, ...], learned: Learned, guarded: Guards) -> Rule | LeftSideInstance | None:
         """The rule, or an instance at which its sides differ, of those that its check would draw first.
 
         Instances with an infinity, NaN or integers may show that it needs guards that others did not. None where too
@@ -243,7 +244,7 @@ class RuleSearch:
                 rule = self._written(right, learned, guarded)
         if count < _LEAST:
             return None
-        # Small instances in order show what few draws meet, such as products of vectors.
+        # Small instances in order show cases that few draws meet, such as products of vectors.
         bindings = run_bounded(rule, self.effort.grid, self.seed).bindings
         if bindings is None:
             return rule

@@ -35,7 +35,7 @@ def lifted(equation: LiteralEquation) -> LiteralEquation | None:
         if not isinstance(here, Drawn) or not isinstance(there, Drawn):
             return None
         operands[sequence(first)] = (here, there)
-    return LiteralEquation(item, right, operands)
+    return LiteralEquation(item, right, operands=operands)
 
 
 def sequence(variable: str) -> str:
@@ -55,17 +55,17 @@ def _merges(equation: LiteralEquation) -> bool:
 
 def _pairs(equation: LiteralEquation) -> Pairs:
     """Pairs of variables at the same places: of two outputs, or of the operands of every concatenation of two."""
-    found: Pairs = {}
+    pairs: Pairs = {}
     if _merges(equation):
-        found = {a: b for a, b in (unify(*equation.roots) or {}).items() if a != b}
-        return {} if set(found) & set(found.values()) or len(set(found.values())) < len(found) else found
+        pairs = {a: b for a, b in (unify(*equation.roots) or {}).items() if a != b}
+        return {} if set(pairs) & set(pairs.values()) or len(set(pairs.values())) < len(pairs) else pairs
     for side in (equation.roots, equation.right):
         for pattern in side:
             for first, second in _joined(pattern):
                 for a, b in (unify(first, second) or {}).items():
-                    if a != b and found.setdefault(a, b) != b:
+                    if a != b and pairs.setdefault(a, b) != b:
                         return {}
-    return {} if set(found) & set(found.values()) or len(set(found.values())) < len(found) else found
+    return {} if set(pairs) & set(pairs.values()) or len(set(pairs.values())) < len(pairs) else pairs
 
 
 def _joined(pattern: Pattern | Spread) -> Iterator[tuple[Pattern, Pattern]]:
@@ -92,12 +92,12 @@ def unify(first: Pattern | Spread, second: Pattern | Spread) -> Pairs | None:
         return None
     if first.op != second.op or len(first.operands) != len(second.operands) or first.fields != second.fields:
         return None
-    found: Pairs = {}
+    pairs: Pairs = {}
     for a, b in zip(first.operands, second.operands, strict=True):
         inner = unify(a, b)
-        if inner is None or any(found.setdefault(v, w) != w for v, w in inner.items()):
+        if inner is None or any(pairs.setdefault(v, w) != w for v, w in inner.items()):
             return None
-    return found
+    return pairs
 
 
 def _over(item: App, pairs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -106,10 +106,10 @@ def _over(item: App, pairs: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
 
 
 def _app(app: App, pairs: Pairs) -> App:
-    made = _spread(app, pairs)
-    if not isinstance(made, App):
+    spread = _spread(app, pairs)
+    if not isinstance(spread, App):
         raise _Apart
-    return made
+    return spread
 
 
 def _spread(pattern: Pattern | Spread, pairs: Pairs) -> Pattern:

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms import App, Attrs, Bindings, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.discovery.equations.equation import LiteralEquation, constant_fields, literal, variables
-from eqsat.rewrites.discovery.equations.sides import expression, left_written
+from eqsat.rewrites.discovery.equations.sides import expression, left_written, names_of
 from eqsat.rewrites.discovery.generalise.attribute_expressions import (
     BindingScope,
     choices,
@@ -77,11 +76,11 @@ def templates(equation: LiteralEquation) -> Iterator[Template]:
     """Left sides for an equation, the most general first, each once."""
     seen: set[str] = set()
     for style in STYLES:
-        made = _Maker(equation, style).template()
-        text = left_written(made.left)
+        template = _Maker(equation, style).template()
+        text = left_written(template.left)
         if text not in seen:
             seen.add(text)
-            yield made
+            yield template
 
 
 @dataclass
@@ -99,16 +98,16 @@ class _Maker:
         left, operands = self.equation.left, dict(self.equation.operands)
         over = dict(left.over) if isinstance(left, Siblings) else {}
         self.taken |= {*operands, *over, *over.values()}
-        self.taken |= {v for root in self.equation.roots for v in _loop_variables(root)}
+        self.taken |= {name for root in self.equation.roots for name in names_of(root)}
         self.scope = BindingScope(Bindings(dict(operands), {}), products=products(left))
         roots = tuple(self.app(root, (i,)) for i, root in enumerate(self.equation.roots))
         if self.style.cuts:
             self.late = True
             roots = tuple(self.app(root, (i,)) for i, root in enumerate(self.equation.roots))
-        made: Left = Siblings(roots[0], left.over) if isinstance(left, Siblings) else roots
-        self.scope.products = products(made)
+        side: Left = Siblings(roots[0], left.over) if isinstance(left, Siblings) else roots
+        self.scope.products = products(side)
         special = ("apart", "operator", "kind").index(self.style.sharing) / 4 + self.style.cuts / 4
-        return Template(made, self.scope, special + len(self.style.written))
+        return Template(side, self.scope, special + len(self.style.written))
 
     def app(self, app: App, path: tuple[int, ...]) -> App:
         operands = tuple(self.operand(o, (*path, i)) for i, o in enumerate(app.operands))
@@ -123,7 +122,8 @@ class _Maker:
         for key, value in attrs.items():
             kind = kind_of(key)
             sized = kind == "shape" and not small(value)
-            if (kind in self.style.written and not sized) or not _symbolic(kind):
+            # Kinds without names are part of the form: a mode, a flag.
+            if (kind in self.style.written and not sized) or kind not in _POOLS:
                 if value != spec(app.op).attrs[key]:
                     fields[key] = literal(value)
                 continue
@@ -157,29 +157,13 @@ class _Maker:
 
     def cut(self, attrs: Attrs) -> dict[str, Expression]:
         """The fields of a slice, computed from the other bindings of the left side if they can be."""
-        found: dict[str, Expression] = {}
+        fields: dict[str, Expression] = {}
         for key in ("axes", "starts", "ends", "steps"):
             if attrs[key] == spec("slice").attrs[key]:
                 continue
-            ways = choices(key, attrs[key], self.scope) or [(0.0, literal(attrs[key]))]
-            found[key] = ways[min(self.style.cuts, len(ways)) - 1 if key == "axes" else 0][1]
-        return found
-
-
-def _symbolic(kind: str) -> bool:
-    """Kinds that rules leave open; the value of others (a mode, a flag) is part of the form."""
-    return kind in _POOLS
-
-
-def _loop_variables(pattern: Pattern | Spread) -> Iterator[str]:
-    if isinstance(pattern, Spread):
-        yield from (name for pair in pattern.over for name in pair)
-        yield from _loop_variables(pattern.item)
-    elif isinstance(pattern, App):
-        for operand in pattern.operands:
-            yield from _loop_variables(operand)
-    else:
-        yield pattern.name
+            options = choices(key, attrs[key], self.scope) or [(0.0, literal(attrs[key]))]
+            fields[key] = options[min(self.style.cuts, len(options)) - 1 if key == "axes" else 0][1]
+        return fields
 
 
 def right_sides(equation: LiteralEquation, scope: BindingScope) -> list[tuple[float, tuple[Pattern, ...]]]:
@@ -195,7 +179,7 @@ def _product(parts: Sequence[Sequence[tuple[float, Any]]]) -> list[tuple[float, 
     best: list[tuple[float, tuple[Any, ...]]] = [(0.0, ())]
     for part in parts:
         joined = ((c + d, (*chosen, one)) for (c, chosen), (d, one) in itertools.product(best, part))
-        best = heapq.nsmallest(MOST, joined, key=lambda found: found[0])
+        best = heapq.nsmallest(MOST, joined, key=lambda combination: combination[0])
     return best
 
 
@@ -207,8 +191,8 @@ def _patterns(pattern: Pattern | Spread, scope: BindingScope) -> list[tuple[floa
     operands = _product([_patterns(o, scope) for o in pattern.operands])
     fields = _fields(pattern, scope)
     return [
-        (cost, App(pattern.op, chosen, made, record))
-        for cost, (chosen, (made, record)) in _product([[(c, o) for c, o in operands], fields])
+        (cost, App(pattern.op, chosen, stated, record))
+        for cost, (chosen, (stated, record)) in _product([[(c, o) for c, o in operands], fields])
     ]
 
 
@@ -218,7 +202,7 @@ def _fields(app: App, scope: BindingScope) -> list[tuple[float, tuple[dict[str, 
     attrs = declared.complete(constant_fields(app))
     if not attrs:
         return [(0.0, ({}, None))]
-    found: list[tuple[float, tuple[dict[str, Expression], str | None]]] = []
+    forms: list[tuple[float, tuple[dict[str, Expression], str | None]]] = []
     for record, op in scope.records.items():
         if op == app.op:
             known = scope.bindings.attrs[record]
@@ -227,14 +211,14 @@ def _fields(app: App, scope: BindingScope) -> list[tuple[float, tuple[dict[str, 
             moved = [
                 key for key in attrs if app.op != "slice" and key not in differing and kind_of(key) in ("axis", "axes")
             ]
-            found += [(cost, (fields, record)) for cost, fields in _chosen(app, differing, attrs, scope)]
+            forms += [(cost, (fields, record)) for cost, fields in _chosen(app, differing, attrs, scope)]
             if moved and scope.of("perm"):
                 more = _chosen(app, [*differing, *moved], attrs, scope)
-                found += [(cost + 0.5, (fields, record)) for cost, fields in more]
-    found += [(cost, ({SPLICE: e}, None)) for cost, e in splices(app.op, attrs, scope)]
-    if not found:
-        found = [(cost, (fields, None)) for cost, fields in _chosen(app, list(attrs), attrs, scope, declared.attrs)]
-    return heapq.nsmallest(MOST, found, key=lambda one: one[0])
+                forms += [(cost + 0.5, (fields, record)) for cost, fields in more]
+    forms += [(cost, ({SPLICE: e}, None)) for cost, e in splices(app.op, attrs, scope)]
+    if not forms:
+        forms = [(cost, (fields, None)) for cost, fields in _chosen(app, list(attrs), attrs, scope, declared.attrs)]
+    return heapq.nsmallest(MOST, forms, key=lambda one: one[0])
 
 
 def _chosen(
@@ -246,8 +230,8 @@ def _chosen(
     for key in keys:
         options: list[tuple[float, Any]] = [(cost, e) for cost, e in choices(key, attrs[key], scope, inside)]
         if defaults is not None and same(key, defaults[key], attrs[key]):
-            kept = ("True", "False", *scope.members(key))
-            open_ended = [(c, e) for c, e in options if e.text in kept or kind_of(key) == "dtype"]
+            plain = ("True", "False", *scope.members(key))
+            open_ended = [(c, e) for c, e in options if e.text in plain or kind_of(key) == "dtype"]
             options = [*open_ended, (1.0, None)]
         parts.append(options)
     return [

@@ -32,9 +32,7 @@ class Ground:
         if number not in self._made:
             term, logic = self.closure.terms[number], self.logic
             if term.leaf is not None:
-                name, index = term.leaf
-                label = name if index is None else f"{name}[{index}]"
-                self._made[number] = logic.constant(f"tensor {label}", logic.tensor)
+                self._made[number] = logic.constant(f"tensor {term.label}", logic.tensor)
             else:
                 fields = {k: self.value(s) for k, s in term.symbols}
                 self._made[number] = logic.apply(term.op, fields, [self.term(c) for c in term.children])
@@ -70,21 +68,19 @@ class Ground:
                 return logic.constant(f"{_label(symbol.record)}.{symbol.key}", logic.values)
             return logic.call(f"field {symbol.key}", [self.thing(symbol.record)], logic.values)
         if isinstance(symbol, Computed):
-            found = Translator(logic, {n: self.thing(t) for n, t in symbol.env}).value(symbol.expression.tree)
-            if isinstance(found, list | dict):
-                return logic.call("all of", [found], logic.values)
-            return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
+            translator = Translator(logic, {n: self.thing(t) for n, t in symbol.env})
+            return logic.number(translator.value(symbol.expression.tree))
         return logic.call("record", [self.thing(symbol)], logic.values)
 
     def conditions(self, rule: Rule, env: Iterable[tuple[str, Thing]]) -> list[Any]:
-        """The conditions of a rule under what its names stand for."""
+        """The conditions of a rule under the meaning of its names."""
         translator = Translator(self.logic, {n: self.thing(t) for n, t in env})
         return [translator.condition(c.tree) for c in rule.conditions]
 
     def facts(self, numbers: Iterable[int]) -> list[Any]:
         """The facts known of the types of these terms and of those in them."""
         seen: set[int] = set()
-        found: list[Any] = []
+        facts: list[Any] = []
         pending = list(numbers)
         while pending:
             number = pending.pop()
@@ -94,8 +90,8 @@ class Ground:
             seen.add(number)
             pending += term.children
             fields = {k: self.value(s) for k, s in term.symbols}
-            found += facts_of(self.logic, term.op, fields, [self.term(c) for c in term.children])
-        return found
+            facts += facts_of(self.logic, term.op, fields, [self.term(c) for c in term.children])
+        return facts
 
     def equality(self, equation: Equation) -> Any:
         """Both sides of an equation as equal."""
@@ -103,7 +99,7 @@ class Ground:
 
 
 def _label(bound: Bound) -> str:
-    return f"attr {bound.name}" if bound.index is None else f"attr {bound.name}[{bound.index}]"
+    return f"attr {bound.label}"
 
 
 class Place(NamedTuple):
@@ -135,7 +131,9 @@ class Axiom:
         translator = Translator(self.logic, self.env)
         premises += [translator.condition(c.tree) for c in rule.conditions]
         for known, stated, inner in matched.later:
-            premises.append(known == self.value(Translator(self.logic, {**self.env, **inner}), stated))
+            premises.append(
+                known == self.logic.number(Translator(self.logic, {**self.env, **inner}).value(stated.tree))
+            )
         premises += matched.guards
         ends = [z3.And(a == b, self.logic.typed(b)) for a, b in zip(left, right, strict=True)]
         body = z3.Implies(z3.And(*premises), z3.And(*ends))
@@ -146,16 +144,9 @@ class Axiom:
 
     def fresh(self, name: str, sort: Any) -> Any:
         """A variable that the formula is about all values of."""
-        made = self.logic.constant(f"?{name}", sort)
-        self.bound.append(made)
-        return made
-
-    def value(self, translator: Translator, stated: Expression) -> Any:
-        """An expression as a value."""
-        found, logic = translator.value(stated.tree), self.logic
-        if isinstance(found, list | dict):
-            return logic.call("all of", [found], logic.values)
-        return logic.z3.If(found, logic.literal(1), logic.literal(0)) if found.sort() == logic.boolean else found
+        variable = self.logic.constant(f"?{name}", sort)
+        self.bound.append(variable)
+        return variable
 
 
 class _Side:
@@ -183,7 +174,7 @@ class _Left(_Side):
 
     def __init__(self, axiom: Axiom) -> None:
         super().__init__(axiom)
-        #: Equalities of fields, and fields that have to equal an expression of what names stand for in the end.
+        #: Equalities of fields, and fields that have to equal an expression of names once all are bound.
         self.guards: list[Any] = []
         self.later: list[tuple[Any, Expression, dict[str, Any]]] = []
 
@@ -240,10 +231,10 @@ class _Left(_Side):
         try:
             return self.logic.literal(ast.literal_eval(wanted.tree))
         except ValueError:
-            made = self.axiom.fresh(label, self.logic.values)
+            variable = self.axiom.fresh(label, self.logic.values)
             inner = {k: v for k, v in env.items() if k not in self.axiom.env or self.axiom.env is not env}
-            self.later.append((made, wanted, inner))
-            return made
+            self.later.append((variable, wanted, inner))
+            return variable
 
 
 class _Right(_Side):
@@ -285,9 +276,9 @@ class _Right(_Side):
         fields: dict[str, Any] = dict(env[app.record]) if app.record is not None else {}
         for name, stated in app.fields.items():
             if name != SPLICE:
-                fields[name] = self.axiom.value(translator, stated)
+                fields[name] = logic.number(translator.value(stated.tree))
                 continue
-            whole = self.axiom.value(translator, stated)
+            whole = logic.number(translator.value(stated.tree))
             fields |= {k: logic.call(f"field {k}", [whole], logic.values) for k in names}
         defaults = spec(app.op).attrs
         return {
@@ -301,13 +292,13 @@ class _Right(_Side):
         logic = self.logic
         (whole,) = operands
         given = self._made_fields(app, place.env)
-        made = []
+        slices = []
         for index in range(count):
             inner = Translator(logic, {**given, "index": logic.literal(index)})
             fields = {"starts": STARTS, "ends": ENDS, "axes": AXES}
             attrs = {k: inner.value(e.tree) for k, e in fields.items()} | {"steps": logic.literal((1,))}
-            made.append(logic.apply("slice", attrs, [whole]))
-        return made
+            slices.append(logic.apply("slice", attrs, [whole]))
+        return slices
 
 
 class WindowError(Exception):

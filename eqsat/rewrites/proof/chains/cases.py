@@ -9,7 +9,7 @@ from typing import Any
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import GraphError
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.proof.chains.closure import ChainTooLongError, Closure, ClosureLink
 from eqsat.rewrites.proof.chains.reading import Claims, Reading
 from eqsat.rewrites.proof.chains.search import Goal, ProofSearch, goal, minimal, proves
@@ -33,15 +33,20 @@ class ProofCase:
     chains: tuple[tuple[ClosureLink, ...], ...]
     holds: int = 0
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of each equation's rule."""
+        return tuple(e.rule.name for e in self.equations)
+
     def attribute_steps(self) -> list[tuple[Symbol, Symbol]]:
         """Pairs of attributes that steps by congruence take for equal."""
-        found = []
+        steps = []
         for chain in self.chains:
             for link in chain:
                 if link.equation is None:
                     one, other = self.closure.terms[link.source], self.closure.terms[link.target]
-                    found += [(a, b) for (_, a), (_, b) in zip(one.symbols, other.symbols, strict=True) if a != b]
-        return list(dict.fromkeys(found))
+                    steps += [(a, b) for (_, a), (_, b) in zip(one.symbols, other.symbols, strict=True) if a != b]
+        return list(dict.fromkeys(steps))
 
     def fails(self, bindings: Bindings, claims: Claims) -> str | None:
         """Why the proof is none in another instance; None where it is one."""
@@ -66,24 +71,17 @@ class Proved:
     instances: int
 
 
+def rules_used(proved: Sequence[Proved]) -> tuple[str, ...]:
+    """The rules that any of the cases use, by name."""
+    return tuple(dict.fromkeys(name for p in proved for case in p.cases for name in case.names))
+
+
 @dataclass(frozen=True)
 class Stuck:
-    """An instance in which the sides did not meet, and what stopped the search."""
+    """An instance in which the sides did not meet, and the limit that stopped the search."""
 
     search: ProofSearch | None
     stopped_by: str
-
-
-def draw(rule: Rule, count: int, seed: int = 0, tries: int = 2000) -> list[Bindings]:
-    """Instances of a rule, fewer where its conditions are hard to meet."""
-    sampler = Sampler(rule, seed)
-    found: list[Bindings] = []
-    while len(found) < count:
-        bindings = sampler.draw(tries)
-        if bindings is None:
-            break
-        found.append(bindings)
-    return found
 
 
 def forms(rule: Rule, instances: Sequence[Bindings]) -> list[list[Bindings]]:
@@ -103,7 +101,7 @@ def by_cases(rule: Rule, laws: Sequence[Rule], instances: Sequence[Bindings], li
     claims = Claims(rule)
     typical = sorted(instances, key=lambda b: _typicality(rule, b), reverse=True)
     open_ = list(typical)
-    found: list[tuple[ProofCase, set[int]]] = []
+    cases: list[tuple[ProofCase, set[int]]] = []
     while open_:
         try:
             search = ProofSearch(goal(rule, open_[0]), claims)
@@ -114,39 +112,39 @@ def by_cases(rule: Rule, laws: Sequence[Rule], instances: Sequence[Bindings], li
         case = extract(search)
         if case is None or case.fails(open_[0], claims) is not None:
             return Stuck(search, "a chain that cannot be followed")
-        found.append((case, {i for i, b in enumerate(typical) if case.fails(b, claims) is None}))
-        covered = set().union(*(c for _, c in found))
+        cases.append((case, {i for i, b in enumerate(typical) if case.fails(b, claims) is None}))
+        covered = set().union(*(c for _, c in cases))
         open_ = [b for i, b in enumerate(typical) if i not in covered]
-        if open_ and len(found) == MOST_CASES:
+        if open_ and len(cases) == MOST_CASES:
             return Stuck(search, f"more than {MOST_CASES} cases")
-    return Proved(tuple(_fewest(found, len(typical))), len(typical))
+    return Proved(tuple(_fewest(cases, len(typical))), len(typical))
 
 
-def _fewest(found: Sequence[tuple[ProofCase, set[int]]], count: int) -> list[ProofCase]:
+def _fewest(cases: Sequence[tuple[ProofCase, set[int]]], count: int) -> list[ProofCase]:
     """Cases that together hold everywhere, those that hold most widely first."""
-    kept: list[ProofCase] = []
+    chosen: list[ProofCase] = []
     covered: set[int] = set()
-    for case, holds in sorted(found, key=lambda f: len(f[1]), reverse=True):
+    for case, holds in sorted(cases, key=lambda f: len(f[1]), reverse=True):
         if not holds <= covered:
             covered |= holds
-            kept.append(replace(case, holds=len(holds)))
+            chosen.append(replace(case, holds=len(holds)))
         if len(covered) == count:
             break
-    return kept
+    return chosen
 
 
 def extract(search: ProofSearch) -> ProofCase | None:
     """The proof that a search has found, as short as dropping equations makes it."""
     search.replay()
     aim = search.goal
-    if any(aim.closure.find(a) != aim.closure.find(b) for a, b in zip(aim.left, aim.right, strict=True)):
+    if not aim.is_met(aim.closure):
         return None
     equations = minimal(aim, search.equations)
     closure = proves(aim, equations)
     if closure is None:
         return None
     try:
-        chains = [closure.chain(a, b) for a, b in zip(aim.left, aim.right, strict=True)]
+        chains = [closure.chain(a, b) for a, b in aim.pairs]
     except ChainTooLongError:
         return None
     return ProofCase(aim, closure, tuple(equations), tuple(tuple(c or ()) for c in chains))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from eqsat.egraph.forest import Forest
 from eqsat.language.terms.graph import Attrs
-from eqsat.rewrites.proof.chains.symbols import Symbol
+from eqsat.rewrites.proof.chains.symbols import Symbol, indexed
 
 #: More steps than this are no proof that anyone reads or a solver should check.
 MOST_STEPS = 400
@@ -29,6 +29,11 @@ class ClosureTerm:
     children: tuple[int, ...]
     leaf: tuple[str, int | None] | None = None
 
+    @property
+    def label(self) -> str:
+        """The name of a leaf as text, with its place where it is an element of a sequence."""
+        return indexed(*self.leaf) if self.leaf is not None else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ClosureLink:
@@ -46,12 +51,17 @@ class ClosureLink:
 
 
 class Closure:
-    """Terms numbered from 0, equations between them, and what follows by congruence."""
+    """Terms numbered from 0, equations between them, and their consequences by congruence."""
 
     def __init__(self) -> None:
         self.terms: list[ClosureTerm] = []
         self._ids: dict[ClosureTerm, int] = {}
         self._forest = Forest()
+
+    @property
+    def leaves(self) -> list[int]:
+        """The terms that are leaves."""
+        return [number for number, term in enumerate(self.terms) if term.leaf is not None]
 
     def add(self, term: ClosureTerm) -> int:
         """The number of a term, which takes part in congruence from now on."""
@@ -94,19 +104,19 @@ class Closure:
 
     def used(self, left: int, right: int) -> set[int]:
         """The equations that the equality of two terms rests on."""
-        found: set[int] = set()
+        equations: set[int] = set()
         pending, seen = [(left, right)], {(left, right)}
         while pending:
             a, b = pending.pop()
             for edge in self._forest.path(a, b):
                 if edge.equation is not None:
-                    found.add(edge.equation)
+                    equations.add(edge.equation)
                     continue
                 pairs = zip(self.terms[edge.source].children, self.terms[edge.target].children, strict=True)
                 fresh = {p for p in pairs if p[0] != p[1]} - seen
                 seen |= fresh
                 pending += fresh
-        return found
+        return equations
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -143,16 +153,16 @@ def _without_loops(links: list[ClosureLink]) -> list[ClosureLink]:
     """The chain without the detours that come back to a term."""
     if not links:
         return links
-    kept: list[ClosureLink] = []
+    chain: list[ClosureLink] = []
     place = {links[0].before: 0}
     for link in links:
-        kept.append(link)
+        chain.append(link)
         known = place.get(link.after)
         if known is not None:
-            for gone in kept[known:]:
+            for gone in chain[known:]:
                 place.pop(gone.after, None)
-            del kept[known:]
+            del chain[known:]
             place[link.after] = known
         else:
-            place[link.after] = len(kept)
-    return kept
+            place[link.after] = len(chain)
+    return chain

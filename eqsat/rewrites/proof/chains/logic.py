@@ -16,6 +16,7 @@ from typing import Any
 from eqsat.errors import GraphError
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.conditions.syntax import loop_parts
 from eqsat.rewrites.proof.chains.symbols import literal
 
 #: How often an operator's sample rule is asked when its type rule is tried.
@@ -56,8 +57,8 @@ class Logic:
         if key not in self._functions:
             label = f"{name}/{len(flat)}#{len(self._functions)}"
             self._functions[key] = self.z3.Function(label, *(a.sort() for a in flat), result)
-        made = self._functions[key]
-        return made(*flat) if flat else made()
+        function = self._functions[key]
+        return function(*flat) if flat else function()
 
     def constant(self, name: str, sort: Any) -> Any:
         """A symbol for something arbitrary."""
@@ -74,10 +75,27 @@ class Logic:
             self.literals[text] = self.z3.Const(f"'{text}'", self.values)
         return self.literals[text]
 
+    def shape(self, tensor: Any) -> Any:
+        """The shape of a term."""
+        return self.call("shape", [tensor], self.values)
+
+    def dtype(self, tensor: Any) -> Any:
+        """The element type of a term."""
+        return self.call("dtype", [tensor], self.values)
+
+    def joined(self, value: Any) -> Any:
+        """One value, of a list or a record the one that all of it determines."""
+        return self.call("all of", [value], self.values) if isinstance(value, list | dict) else value
+
+    def number(self, value: Any) -> Any:
+        """One value that is no truth value."""
+        one = self.joined(value)
+        return self.z3.If(one, self.literal(1), self.literal(0)) if one.sort() == self.boolean else one
+
     def distinct(self) -> list[Any]:
-        """That literals differ, and what is true and what false."""
-        found = list(self.literals.values())
-        facts = [self.z3.Distinct(*found)] if len(found) > 1 else []
+        """That literals differ, and that 1 is true and 0 false."""
+        literals = list(self.literals.values())
+        facts = [self.z3.Distinct(*literals)] if len(literals) > 1 else []
         return [*facts, self.truth(self.literal(1)), self.z3.Not(self.truth(self.literal(0)))]
 
     def truth(self, value: Any) -> Any:
@@ -93,10 +111,7 @@ class Logic:
             return [argument[k] for k in sorted(argument)]
         if isinstance(argument, list):
             return [a for one in argument for a in self._flat(one)]
-        if argument.sort() == self.boolean:
-            yes, no = self.literal(1), self.literal(0)
-            return [self.z3.If(argument, yes, no)]
-        return [argument]
+        return [self.number(argument)]
 
 
 class Translator:
@@ -120,7 +135,7 @@ class Translator:
             return parts[0] if len(parts) == 1 else z3.And(*parts)
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
             return self._predicate(tree, tree.func.id)
-        return logic.truth(self._single(self.value(tree)))
+        return logic.truth(self.logic.joined(self.value(tree)))
 
     def value(self, tree: ast.expr) -> Any:
         """A value, a term, a record or a list of these."""
@@ -157,7 +172,7 @@ class Translator:
 
     def _comparison(self, op: ast.cmpop, left: ast.expr, right: ast.expr) -> Any:
         z3, logic = self.logic.z3, self.logic
-        a, b = self._single(self.value(left)), self._single(self.value(right))
+        a, b = self.logic.joined(self.value(left)), self.logic.joined(self.value(right))
         if isinstance(op, ast.Eq | ast.NotEq | ast.Is | ast.IsNot):
             if a.sort() == logic.boolean or b.sort() == logic.boolean:
                 a, b = logic.truth(a), logic.truth(b)
@@ -182,9 +197,9 @@ class Translator:
         if name in ("finite", "constant", "static") and all(a.sort() == logic.tensor for a in each):
             return z3.And(*(logic.call(name, [a], logic.boolean) for a in each))
         if name in ("wide", "floating", "numeric") and all(a.sort() == logic.tensor for a in each):
-            return z3.And(*(logic.call(name, [self._dtype(a)], logic.boolean) for a in each))
+            return z3.And(*(logic.call(name, [self.logic.dtype(a)], logic.boolean) for a in each))
         if name == "same_shape":
-            return z3.And(*(self._shape(a) == self._shape(each[0]) for a in each[1:]))
+            return z3.And(*(self.logic.shape(a) == self.logic.shape(each[0]) for a in each[1:]))
         return logic.call(name, arguments, logic.boolean)
 
     def _call(self, tree: ast.Call, name: str) -> Any:
@@ -199,13 +214,13 @@ class Translator:
         arguments = [self.value(a) for a in tree.args]
         if len(arguments) == 1 and not isinstance(arguments[0], list | dict):
             if name == "shape":
-                return self._shape(arguments[0])
+                return self.logic.shape(arguments[0])
             if name == "dtype":
-                return self._dtype(arguments[0])
+                return self.logic.dtype(arguments[0])
             if name == "rank":
-                return logic.call("len", [self._shape(arguments[0])], logic.values)
+                return logic.call("len", [self.logic.shape(arguments[0])], logic.values)
         if name == "dim" and len(arguments) == 2:
-            return logic.call("item", [self._shape(arguments[0]), arguments[1]], logic.values)
+            return logic.call("item", [self.logic.shape(arguments[0]), arguments[1]], logic.values)
         if name == "len" and isinstance(arguments[0], list):
             return logic.literal(len(arguments[0]))
         return logic.call(name, arguments, logic.values)
@@ -223,19 +238,16 @@ class Translator:
         """The elements that a loop over sequences of known length gives; None for any other loop."""
         if len(generators) != 1 or generators[0].ifs:
             return None
-        loop = generators[0]
-        targets = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
-        zipped = isinstance(loop.iter, ast.Call) and isinstance(loop.iter.func, ast.Name) and loop.iter.func.id == "zip"
-        sources = loop.iter.args if zipped and isinstance(loop.iter, ast.Call) else [loop.iter]
+        targets, sources = loop_parts(generators[0])
         groups = [self.env.get(s.id) if isinstance(s, ast.Name) else None for s in sources]
         names = [t.id for t in targets if isinstance(t, ast.Name)]
         if len(names) != len(groups) or not all(isinstance(g, list) for g in groups):
             return None
-        made = []
+        elements = []
         for things in zip(*groups, strict=False):
             inner = Translator(self.logic, {**self.env, **dict(zip(names, things, strict=True))})
-            made.append(inner.condition(element) if as_condition else inner.value(element))
-        return made
+            elements.append(inner.condition(element) if as_condition else inner.value(element))
+        return elements
 
     def _whole(self, tree: ast.expr, sort: Any = None) -> Any:
         """An expression taken whole, as a function of the names in it."""
@@ -245,21 +257,10 @@ class Translator:
             f"λ {ast.unparse(tree)} {shape}", [self.env[n] for n in names], self.logic.values if sort is None else sort
         )
 
-    def _shape(self, tensor: Any) -> Any:
-        return self.logic.call("shape", [tensor], self.logic.values)
-
-    def _dtype(self, tensor: Any) -> Any:
-        return self.logic.call("dtype", [tensor], self.logic.values)
-
     def _field(self, record: Any, key: str) -> Any:
         if isinstance(record, dict):
             return record[key]
         return self.logic.call(f"field {key}", [record], self.logic.values)
-
-    def _single(self, value: Any) -> Any:
-        if isinstance(value, list | dict):
-            return self.logic.call("all of", [value], self.logic.values)
-        return value
 
 
 def _layout(thing: Any) -> str:
@@ -273,29 +274,29 @@ def facts_of(logic: Logic, op: str, fields: Mapping[str, Any], operands: list[An
     """The facts known of every well-typed application of an operator: its type follows from those of its operands."""
     z3 = logic.z3
     whole = logic.apply(op, fields, operands)
-    shapes = [logic.call("shape", [x], logic.values) for x in operands]
-    dtypes = [logic.call("dtype", [x], logic.values) for x in operands]
+    shapes = [logic.shape(x) for x in operands]
+    dtypes = [logic.dtype(x) for x in operands]
     attrs = [fields[k] for k in sorted(fields)]
-    found = [
-        logic.call("shape", [whole], logic.values) == logic.call(f"shape of {op}", [*attrs, *shapes], logic.values),
-        logic.call("dtype", [whole], logic.values)
+    facts = [
+        logic.shape(whole) == logic.call(f"shape of {op}", [*attrs, *shapes], logic.values),
+        logic.dtype(whole)
         == (dtypes[0] if keeps_dtype(op) else logic.call(f"dtype of {op}", [*attrs, *dtypes], logic.values)),
     ]
     if not operands and "dtype" in fields:
-        found[1] = logic.call("dtype", [whole], logic.values) == fields["dtype"]
+        facts[1] = logic.dtype(whole) == fields["dtype"]
     if op == "cast":
-        found[1] = logic.call("dtype", [whole], logic.values) == fields["to"]
+        facts[1] = logic.dtype(whole) == fields["to"]
     alike = of_one_dtype(op, len(operands))
     same = [dtypes[i] == dtypes[alike[0]] for i in alike[1:]]
-    found += [z3.Implies(logic.typed(whole), z3.And(*same))] if same else []
+    facts += [z3.Implies(logic.typed(whole), z3.And(*same))] if same else []
     if keeps_shape(op):
-        found[0] = z3.And(found[0], logic.call("shape", [whole], logic.values) == shapes[0])
+        facts[0] = z3.And(facts[0], logic.shape(whole) == shapes[0])
     if operands:
-        found.append(z3.Implies(logic.typed(whole), z3.And(*(logic.typed(x) for x in operands))))
+        facts.append(z3.Implies(logic.typed(whole), z3.And(*(logic.typed(x) for x in operands))))
         if not spec(op).partial:
             finite = [logic.call("finite", [x], logic.boolean) for x in operands]
-            found.append(z3.Implies(z3.And(*finite), logic.call("finite", [whole], logic.boolean)))
-    return found
+            facts.append(z3.Implies(z3.And(*finite), logic.call("finite", [whole], logic.boolean)))
+    return facts
 
 
 def general_facts(logic: Logic) -> list[Any]:

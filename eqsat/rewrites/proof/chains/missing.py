@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,7 +16,7 @@ from eqsat.rewrites.proof.chains.reading import Reading
 from eqsat.rewrites.proof.chains.search import ProofSearch
 from eqsat.rewrites.proof.chains.show import Printer
 from eqsat.rewrites.proof.chains.symbols import Computed, Symbol
-from eqsat.rewrites.proof.check import Mismatch, build, numeric_mismatch
+from eqsat.rewrites.proof.check import mismatch
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 
@@ -45,32 +44,26 @@ def missing_law(search: ProofSearch) -> str:
     return _Gap(search).text()
 
 
-@dataclass
-class _Smallest:
-    """The smallest term of each class, by size and then by age."""
-
-    egraph: EGraph
-
-    def __post_init__(self) -> None:
-        self.best: dict[int, tuple[int, int]] = {}
-        changed = True
-        while changed:
-            changed = False
-            for _, _, operands, number in self.egraph.distinct():
-                below = [self.best.get(self.egraph.find(k)) for k in operands]
-                if any(b is None for b in below):
-                    continue
-                entry = (1 + sum(b[0] for b in below if b is not None), number)
-                leader = self.egraph.find(number)
-                if leader not in self.best or entry < self.best[leader]:
-                    self.best[leader] = entry
-                    changed = True
+def _smallest(egraph: EGraph) -> dict[int, tuple[int, int]]:
+    """The size and the number of the smallest term of each class, the oldest of one size."""
+    best: dict[int, tuple[int, int]] = {}
+    changed = True
+    while changed:
+        changed = False
+        for _, _, operands, number in egraph.distinct():
+            below = [best.get(egraph.find(k)) for k in operands]
+            entry = (1 + sum(b[0] for b in below if b is not None), number)
+            leader = egraph.find(number)
+            if None not in below and (leader not in best or entry < best[leader]):
+                best[leader] = entry
+                changed = True
+    return best
 
 
 class _Gap:
     def __init__(self, search: ProofSearch) -> None:
         self.search, self.egraph, self.closure = search, search.egraph, search.goal.closure
-        self.smallest = _Smallest(self.egraph).best
+        self.smallest = _smallest(self.egraph)
         self._operators = search.goal.rule.operators()
         self._terms: dict[tuple[int, int], list[int]] = {}
         self._members: dict[int, list[int]] = {}
@@ -99,23 +92,23 @@ class _Gap:
     def _pairs(self) -> set[tuple[int, int]]:
         """Pairs of classes of which each, made equal, would make a side's two terms equal by congruence."""
         find = self.egraph.find
-        found: set[tuple[int, int]] = set()
+        pairs: set[tuple[int, int]] = set()
         ends = zip(self.search.left, self.search.right, strict=True)
         open_ = [(find(a), find(b)) for a, b in ends if find(a) != find(b)]
         if len(set(open_)) != 1:
             open_ = open_[:1]  # each output has a gap of its own; the first one's is named
         while open_:
             a, b = open_.pop()
-            if (a, b) in found or len(found) > 200:
+            if (a, b) in pairs or len(pairs) > 200:
                 continue
-            found.add((a, b))
+            pairs.add((a, b))
             for one, other in itertools.product(self._by_class.get(a, ()), self._by_class.get(b, ())):
                 if one[:2] != other[:2] or len(one[2]) != len(other[2]):
                     continue
                 differing = {(x, y) for x, y in zip(one[2], other[2], strict=True) if x != y}
                 if len(differing) == 1:
                     open_ += differing
-        return {p for p in found if p[0] in self.smallest and p[1] in self.smallest}
+        return {p for p in pairs if p[0] in self.smallest and p[1] in self.smallest}
 
     def _agree(self, one: int, other: int) -> bool:
         """True if two terms have the same elements in the instance of the search."""
@@ -129,13 +122,13 @@ class _Gap:
         return a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True)
 
     def _closest(self, a: int, b: int) -> list[tuple[int, int]]:
-        """Small terms of two classes, those first that have the least beside what they share."""
-        found: list[tuple[int, int, int]] = []
+        """Small terms of two classes, those first that have the least beside shared terms."""
+        ranked: list[tuple[int, int, int]] = []
         for one, other in itertools.product(self._small(a, _DEPTH), self._small(b, _DEPTH)):
             shared = self._shared(one, other)
             cost = self._size(one, shared) + self._size(other, shared)
-            found.append((cost, one, other))
-        return [(one, other) for _, one, other in sorted(found)[:_FORMS]]
+            ranked.append((cost, one, other))
+        return [(one, other) for _, one, other in sorted(ranked)[:_FORMS]]
 
     def _small(self, leader: int, depth: int) -> list[int]:
         """The smallest terms of a class, in the closure, that differ in no deeper place than this."""
@@ -143,15 +136,15 @@ class _Gap:
         if key in self._terms:
             return self._terms[key]
         members = sorted(self._members[leader], key=lambda n: (self._height(n), n))
-        made: list[int] = []
+        terms: list[int] = []
         for number in members[: _FORMS if depth else 1]:
             node = self.egraph.nodes[number]
             known = self.closure.terms[self.search.term(number)]
             below = [self._small(self.egraph.find(k), max(depth - 1, 0)) for k in node.operands]
             for children in itertools.islice(itertools.product(*below), _FORMS):
                 term = ClosureTerm(known.op, known.attrs, known.symbols, children, known.leaf)
-                made.append(self.closure.intern(term))
-        self._terms[key] = sorted(set(made), key=lambda t: (self._size(t, ()), t))[:_FORMS]
+                terms.append(self.closure.intern(term))
+        self._terms[key] = sorted(set(terms), key=lambda t: (self._size(t, ()), t))[:_FORMS]
         return self._terms[key]
 
     def _height(self, number: int) -> int:
@@ -186,12 +179,12 @@ class _Gap:
 
     def _leaves(self, *terms: int) -> dict[int, str]:
         """Names for elements of sequences, which stand alone here."""
-        found = {}
+        names = {}
         for number in self._inside(*terms):
             leaf = self.closure.terms[number].leaf
             if leaf is not None and leaf[1] is not None:
-                found[number] = f"{leaf[0]}{leaf[1]}"
-        return found
+                names[number] = f"{leaf[0]}{leaf[1]}"
+        return names
 
     def _shared(self, a: int, b: int) -> list[int]:
         """The largest terms that are no leaves and occur in both."""
@@ -201,14 +194,14 @@ class _Gap:
         return sorted(inner - covered)
 
     def _inside(self, *terms: int) -> set[int]:
-        found: set[int] = set()
+        inside: set[int] = set()
         pending = list(terms)
         while pending:
             number = pending.pop()
-            if number not in found:
-                found.add(number)
+            if number not in inside:
+                inside.add(number)
                 pending += self.closure.terms[number].children
-        return found
+        return inside
 
 
 def _itself(search: ProofSearch) -> str:
@@ -218,14 +211,14 @@ def _itself(search: ProofSearch) -> str:
 
 
 def _with_conditions(text: str, rule: Rule) -> str:
-    """The equation under those of the rule's conditions that speak of what it binds."""
+    """The equation under those of the rule's conditions about names that it binds."""
     try:
         (bare,) = parse_rules(f"gap: {text}", origin="candidate")
     except EqsatError:
         return text
     bound = bare.tensors | bare.attrs
-    kept = [c.text for c in rule.conditions if set(compiled(c).names) <= bound]
-    return text + (" if " + ", ".join(kept) if kept else "")
+    conditions = [c.text for c in rule.conditions if set(compiled(c).names) <= bound]
+    return text + (" if " + ", ".join(conditions) if conditions else "")
 
 
 def _holds(text: str) -> bool:
@@ -233,13 +226,7 @@ def _holds(text: str) -> bool:
     try:
         (rule,) = parse_rules(f"gap: {text}", origin="candidate")
         sampler = Sampler(rule)
-        for _ in range(_INSTANCES):
-            bindings = sampler.draw(_TRIES)
-            if bindings is None:
-                return False
-            made = build(rule, bindings)
-            if isinstance(made, Mismatch) or numeric_mismatch(made) is not None:
-                return False
+        drawn = (sampler.draw(_TRIES) for _ in range(_INSTANCES))
+        return all(bindings is not None and mismatch(rule, bindings) is None for bindings in drawn)
     except (EqsatError, ValueError):  # NumPy refuses shapes that a shape rule let pass
         return False
-    return True

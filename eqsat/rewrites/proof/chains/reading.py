@@ -1,8 +1,9 @@
-"""The terms and symbols of a proof in one instance of its rule: their types, facts and values."""
+"""The terms and symbols of a proof in one instance of its rule, and rules up to the names of their variables."""
 
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -11,11 +12,11 @@ from typing import Any
 from eqsat.errors import GraphError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Attrs
+from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.masks import rows_attend
-from eqsat.language.terms.pattern import Bindings, Expression
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms.pattern import Bindings, Expression, Pattern, Spread, Var, spread_roots
 from eqsat.rewrites.conditions.expression import evaluate
+from eqsat.rewrites.conditions.syntax import loop_parts
 from eqsat.rewrites.instances.elements import OF_CONSTANTS, Drawn
 from eqsat.rewrites.proof.chains.closure import Closure
 from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
@@ -74,8 +75,8 @@ class Reading:
         if isinstance(thing, Literal):
             return thing.value
         if isinstance(thing, Bound):
-            found = self.bindings.attrs[thing.name]
-            return found if thing.index is None else found[thing.index]
+            bound = self.bindings.attrs[thing.name]
+            return bound if thing.index is None else bound[thing.index]
         if isinstance(thing, Member):
             return self.value(thing.record)[thing.key]
         if isinstance(thing, SymbolRecord):
@@ -130,8 +131,8 @@ class Reading:
         if leaf is None:
             raise ShapeError("an operator is no operand of the rule")
         thing: Any = self.bindings.tensors[leaf[0]]
-        found: Drawn = thing if leaf[1] is None else thing[leaf[1]]
-        return found
+        drawn: Drawn = thing if leaf[1] is None else thing[leaf[1]]
+        return drawn
 
     def _leaves(self, number: int) -> Iterable[Drawn]:
         term = self.closure.terms[number]
@@ -169,11 +170,11 @@ class Claims:
         return frozenset(self._named(_OF_VALUES))
 
     def _named(self, functions: Iterable[str]) -> set[str]:
-        found: set[str] = set()
+        names: set[str] = set()
         for condition in self.rule.conditions:
             for part in conjuncts(condition.tree):
-                found |= _arguments(part, functions)
-        return found
+                names |= _arguments(part, functions)
+        return names
 
 
 #: Functions that hold of constants alone.
@@ -204,9 +205,7 @@ def _over(loop: ast.GeneratorExp, functions: Iterable[str]) -> set[str]:
     """Sequences whose every element is an argument."""
     generator = loop.generators[0]
     inner = {n for part in conjuncts(loop.elt) for n in _arguments(part, functions)}
-    pairs: list[tuple[ast.expr, ast.expr]] = [(generator.target, generator.iter)]
-    if isinstance(generator.target, ast.Tuple) and isinstance(generator.iter, ast.Call):
-        pairs = list(zip(generator.target.elts, generator.iter.args, strict=False))
+    pairs = zip(*loop_parts(generator), strict=False)
     return {s.id for v, s in pairs if isinstance(v, ast.Name) and isinstance(s, ast.Name) and v.id in inner}
 
 
@@ -217,14 +216,72 @@ def general(rule: Rule) -> Rule:
     Whether a tensor is known to the compiler does not change what it is equal to, so a law that was checked for
     constants holds for all tensors; the same goes for dims that are known.
     """
-    kept: list[Expression] = []
+    conditions: list[Expression] = []
     for condition in rule.conditions:
         parts = [p for p in conjuncts(condition.tree) if not _is_when_known(p)]
-        kept += [Expression(ast.unparse(p), p) for p in parts]
+        conditions += [Expression(ast.unparse(p), p) for p in parts]
     phase = "expand" if rule.phase == "associate" else rule.phase
-    return replace(rule, conditions=tuple(kept), phase=phase, origin="candidate")
+    return replace(rule, conditions=tuple(conditions), phase=phase, origin="candidate")
 
 
 def _is_when_known(tree: ast.expr) -> bool:
     inner = tree.operand if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not) else tree
     return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in _WHEN_KNOWN
+
+
+class _VariableNames(ast.NodeTransformer):
+    """Names in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.order: dict[str, str] = {}
+
+    def name(self, name: str) -> str:
+        return self.order.setdefault(name, f"v{len(self.order)}")
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.name(node.id), node.ctx)
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node.args = [self.visit(a) for a in node.args]
+        node.keywords = [self.visit(k) for k in node.keywords]
+        return node
+
+    def expression(self, tree: ast.expr) -> str:
+        return ast.unparse(self.visit(copy.deepcopy(tree)))
+
+    def pattern(self, pattern: Pattern | Spread) -> Any:
+        if isinstance(pattern, Var):
+            return self.name(pattern.name)
+        if isinstance(pattern, Spread):
+            over = tuple((self.name(s), self.name(v)) for v, s in pattern.over)
+            window = tuple(self.expression(e.tree) for e in pattern.window or ())
+            return "spread", over, self.pattern(pattern.item), window
+        operands = tuple(self.pattern(o) for o in pattern.operands)
+        fields = tuple((k, self.expression(e.tree)) for k, e in sorted(pattern.fields.items()))
+        return pattern.op, operands, self.name(pattern.record) if pattern.record is not None else None, fields
+
+
+def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
+    """Both sides with variables named in order, and the single conditions; `turned` takes the right side first."""
+    names = _VariableNames()
+    left = spread_roots(rule.left)
+    first, second = (rule.right, left) if turned else (left, rule.right)
+    named = tuple(names.pattern(p) for p in first), tuple(names.pattern(p) for p in second)
+    conditions = frozenset(names.expression(part) for c in rule.conditions for part in conjuncts(c.tree))
+    return named, conditions
+
+
+def states(law: Rule, rule: Rule) -> bool:
+    """True if a law states the equation of the rule, in either direction, under conditions no stronger than the rule's.
+
+    Turned round, a law says that its right side is equal to its left side wherever the left side is well-typed; the
+    rule has to be about the same terms, so no more is asked.
+    """
+    if law.operators() != rule.operators():
+        return False
+    ours, given = sides(rule)
+    for turned in (False, True):
+        theirs, asked = sides(law, turned=turned)
+        if ours == theirs and asked <= given:
+            return True
+    return False

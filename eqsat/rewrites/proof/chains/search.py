@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from eqsat.egraph.egraph import CONST, INPUT, EGraph
@@ -11,16 +12,13 @@ from eqsat.egraph.matching.match import bindings_of
 from eqsat.egraph.nodes import Firing
 from eqsat.egraph.saturate import Saturator
 from eqsat.egraph.saturation import Limits
-from eqsat.errors import GraphError
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Bindings
+from eqsat.errors import GraphError, RuleError
+from eqsat.language.terms import App, Attrs, Bindings, Constant, Siblings
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureTerm
 from eqsat.rewrites.proof.chains.reading import Claims
 from eqsat.rewrites.proof.chains.symbols import Bound, Env, Ref, Thing, literal
 from eqsat.rewrites.proof.chains.terms import Equation, Matcher, NoMatchError, Writer
-from eqsat.rewrites.proof.chains.turned import TURNED, turned
 from eqsat.rewrites.rules.rule import Rule
 
 
@@ -34,6 +32,15 @@ class Goal:
     env: Env
     left: tuple[int, ...]
     right: tuple[int, ...]
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """The two sides of each output."""
+        return list(zip(self.left, self.right, strict=True))
+
+    def is_met(self, closure: Closure) -> bool:
+        """True if a closure makes the two sides of every output equal."""
+        return all(closure.find(a) == closure.find(b) for a, b in self.pairs)
 
 
 def goal(rule: Rule, bindings: Bindings) -> Goal:
@@ -80,34 +87,34 @@ class ProofSearch:
         self.left = [self.encode(t) for t in goal.left]
         self.right = [self.encode(t) for t in goal.right]
 
-    def run(self, rules: Sequence[Rule], limits: Limits, *, until_settled: bool = True) -> bool:
+    def run(self, rules: Sequence[Rule], limits: Limits, *, until_proved: bool = True) -> bool:
         """Saturate until each output's two sides are in one class, or, if asked to, on from there.
 
         False where a limit or saturation comes before.
         """
         self.rules = {r.name: r for r in rules}
-        stop = self.is_settled if until_settled else None
+        stop = self.is_proved if until_proved else None
         saturator = Saturator(self.egraph, rules, limits, should_stop=stop)
         try:
             self.stopped_by = saturator.run().stopped_by
         finally:
             # What is recorded refers back to the e-graph, so the collector may drop it in any thread; egglog's may not.
             self.egraph.engine.close()
-        return self.is_settled()
+        return self.is_proved()
 
-    def is_settled(self) -> bool:
+    def is_proved(self) -> bool:
         """True if both sides of every output are in one class."""
         find = self.egraph.find
         return all(find(a) == find(b) for a, b in zip(self.left, self.right, strict=True))
 
     def replay(self) -> None:
-        """Bring what fired since the last time into the goal's closure, in order."""
+        """Bring the firings since the last time into the goal's closure, in order."""
         applications = self.egraph.applications
         for applied in applications[self._replayed :]:
-            made = None if applied.firing is None else self._equation(applied.firing, applied.root)
-            if made is not None:
-                self.goal.closure.equate(made.left, made.right, len(self.equations))
-                self.equations.append(made)
+            equation = None if applied.firing is None else self._equation(applied.firing, applied.root)
+            if equation is not None:
+                self.goal.closure.equate(equation.left, equation.right, len(self.equations))
+                self.equations.append(equation)
         self._replayed = len(applications)
 
     def term(self, number: int) -> int:
@@ -126,9 +133,9 @@ class ProofSearch:
         """The e-node of a term, made if it is new."""
         if number not in self._numbers:
             term = self.goal.closure.terms[number]
-            made = self._leaf(number) if term.leaf is not None else self._apply(term)
-            self._numbers[number] = made
-            self._terms.setdefault(made, number)
+            node = self._leaf(number) if term.leaf is not None else self._apply(term)
+            self._numbers[number] = node
+            self._terms.setdefault(node, number)
         return self._numbers[number]
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -144,12 +151,11 @@ class ProofSearch:
         if drawn.read and name in self.claims.constant:
             # By its place, not by its elements: two variables are two tensors even where an instance has them equal.
             egraph.constants.append(Constant.of(drawn.array))
-            made = egraph.add(CONST, Attrs(index=len(egraph.constants) - 1), (), types=(drawn.type,))
+            node = egraph.add(CONST, Attrs(index=len(egraph.constants) - 1), (), types=(drawn.type,))
         else:
-            label = name if index is None else f"{name}[{index}]"
-            made = egraph.add(INPUT, Attrs(name=label), (), types=(drawn.type,))
-        egraph.eclass(made).finite = name in self.claims.finite
-        return made
+            node = egraph.add(INPUT, Attrs(name=self.goal.closure.terms[number].label), (), types=(drawn.type,))
+        egraph.eclass(node).finite = name in self.claims.finite
+        return node
 
     def _equation(self, firing: Firing, root: int) -> Equation | None:
         """The equation that a firing states; None where it rests on a term that no firing explains."""
@@ -178,15 +184,15 @@ class ProofSearch:
 def minimal(goal: Goal, equations: Sequence[Equation]) -> list[Equation]:
     """The equations that a proof of the goal needs: those its chain uses, without the ones it can do without."""
     closure = goal.closure
-    used = sorted({e for a, b in zip(goal.left, goal.right, strict=True) for e in closure.used(a, b)})
-    kept = [equations[i] for i in used]
-    if len(kept) > _MOST_MINIMISED:
-        return kept
-    for one in reversed(list(kept)):
-        rest = [e for e in kept if e is not one]
+    used = sorted({e for a, b in goal.pairs for e in closure.used(a, b)})
+    needed = [equations[i] for i in used]
+    if len(needed) > _MOST_MINIMISED:
+        return needed
+    for one in reversed(list(needed)):
+        rest = [e for e in needed if e is not one]
         if proves(goal, rest) is not None:
-            kept = rest
-    return kept
+            needed = rest
+    return needed
 
 
 #: Proofs of more equations are taken as they are.
@@ -194,7 +200,7 @@ _MOST_MINIMISED = 24
 
 
 def proves(goal: Goal, equations: Sequence[Equation]) -> Closure | None:
-    """A closure of these equations alone, where they settle the goal; its terms have the numbers of the goal's."""
+    """A closure of these equations alone, where they prove the goal; its terms have the numbers of the goal's."""
     closure = Closure()
     for term in goal.closure.terms:
         closure.intern(term)
@@ -204,5 +210,42 @@ def proves(goal: Goal, equations: Sequence[Equation]) -> Closure | None:
         for number in (equation.left, equation.right):
             closure.revive(number)
         closure.equate(equation.left, equation.right, index)
-    met = all(closure.find(a) == closure.find(b) for a, b in zip(goal.left, goal.right, strict=True))
-    return closure if met else None
+    return closure if goal.is_met(closure) else None
+
+
+#: What the name of a rule read from right to left ends in.
+TURNED = "-turned"
+
+
+@lru_cache(4096)
+def turned(rule: Rule) -> Rule | None:
+    """The rule with its sides exchanged; None where its right side cannot be a left side, or leaves a name unbound.
+
+    It is no rule to rewrite with blindly: the rule says that its sides are equal where its own left side is well-typed.
+    """
+    if isinstance(rule.left, Siblings) or not all(isinstance(p, App) for p in rule.right):
+        return None
+    left, arrow, rest = rule.text.partition(" => ")
+    right, word, conditions = rest.partition(" if ")
+    try:
+        return replace(
+            rule,
+            name=rule.name + TURNED,
+            phase="expand",
+            left=tuple(p for p in rule.right if isinstance(p, App)),
+            right=rule.left,
+            text=f"{right}{arrow}{left}{word}{conditions}",
+            origin="candidate",
+        )
+    except RuleError:
+        return None
+
+
+def both_ways(rules: Iterable[Rule]) -> tuple[Rule, ...]:
+    """Rules as equations: each also from right to left, where that is a rule.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> [r.name for r in both_ways(parse_rules("law: relu(-(-x)) => relu(x)"))]
+    ['law', 'law-turned']
+    """
+    return tuple(r for rule in rules for r in (rule, turned(rule)) if r is not None)

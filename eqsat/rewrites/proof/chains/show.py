@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import INFIX
+from eqsat.rewrites.conditions.syntax import substituted
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureLink
 from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
 
@@ -18,7 +19,7 @@ _LONGEST = 48
 
 
 class Printer:
-    """A writer of terms, attributes as expressions over what the rule binds.
+    """A writer of terms, attributes as expressions over the names of the rule.
 
     `names` and `symbols` are what to call terms and attributes that are not to be written out; `concrete` writes
     attributes as the values that they have in the instance.
@@ -40,8 +41,7 @@ class Printer:
             return self.names[number]
         term = self.closure.terms[number]
         if term.leaf is not None:
-            name, index = term.leaf
-            return name if index is None else f"{name}[{index}]"
+            return term.label
         infix = INFIX.get(term.op)
         if infix is not None and len(term.children) == 2:
             text = f" {infix} ".join(self.term(c, inner=True) for c in term.children)
@@ -58,13 +58,13 @@ class Printer:
         return self.symbol(thing)
 
     def symbol(self, symbol: Symbol) -> str:
-        """An attribute as an expression over what the rule binds."""
+        """An attribute as an expression over the names of the rule."""
         if symbol in self.symbols:
             return self.symbols[symbol]
         if isinstance(symbol, Literal):
             return symbol.text
         if isinstance(symbol, Bound):
-            return symbol.name if symbol.index is None else f"{symbol.name}[{symbol.index}]"
+            return symbol.label
         if isinstance(symbol, Member):
             return f"{self.thing(symbol.record)}.{symbol.key}"
         if isinstance(symbol, SymbolRecord):
@@ -78,7 +78,7 @@ class Printer:
                 env[name] = ast.parse(self.thing(thing), mode="eval").body
             except SyntaxError:
                 env[name] = ast.Name(name, ast.Load())
-        return ast.unparse(_Substitute(env).visit(copy.deepcopy(symbol.expression.tree)))
+        return ast.unparse(substituted(copy.deepcopy(symbol.expression.tree), env))
 
     def _attributes(self, op: str, symbols: tuple[tuple[str, Symbol], ...], attrs: Attrs) -> list[str]:
         defaults = spec(op).attrs
@@ -96,25 +96,17 @@ class Printer:
         return [*shown, f"**{self.symbol(record)}"] if record is not None else shown
 
 
-class _Substitute(ast.NodeTransformer):
-    def __init__(self, env: Mapping[str, ast.expr]) -> None:
-        self.env = env
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return self.env.get(node.id, node)
-
-
-def lines(printer: Printer, links: list[ClosureLink], names: Mapping[int, str]) -> tuple[str, ...]:
+def lines(printer: Printer, links: Iterable[ClosureLink], names: Sequence[str]) -> tuple[str, ...]:
     """A chain as text, a term a line with the rule that leads to it; steps that change nothing visible are left out."""
-    if not links:
-        return ()
-    found = [printer.term(links[0].before)]
-    last = found[0]
+    texts: list[str] = []
+    last = ""
     for link in links:
+        if not texts:
+            texts.append(last := printer.term(link.before))
         text = printer.term(link.after)
         if link.equation is None and text == last:
             continue
         why = "attributes agree" if link.equation is None else names[link.equation]
-        found.append(f"= {text}  [{why}{', right to left' if link.backwards else ''}]")
+        texts.append(f"= {text}  [{why}{', right to left' if link.backwards else ''}]")
         last = text
-    return tuple(found)
+    return tuple(texts)

@@ -1,4 +1,4 @@
-"""Z3's word on a proof: the whole from laws and premises, or each step of a chain from the one law it uses."""
+"""Z3's verdict on a proof: the whole from laws and premises, or each step of a chain from the one law it uses."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from eqsat.rewrites.proof.chains.logic import Logic, general_facts
 from eqsat.rewrites.proof.chains.search import Goal
 from eqsat.rewrites.proof.chains.symbols import Computed, Symbol, SymbolRecord, is_closed
 from eqsat.rewrites.proof.chains.terms import Equation
-from eqsat.rewrites.rules.rule import Rule, applications
+from eqsat.rewrites.rules.rule import Rule, applications, loops
 
 #: Conditions about element types, which instances do not vary.
 _OF_TYPES = re.compile(r"\b(wide|floating|numeric|dtype)\b")
 
 
 @dataclass
-class SettledChain:
+class ChainVerdict:
     """The verdict on a chain: whether Z3 confirms each step, and the side conditions that rest on instances alone.
 
     `untyped` are those about element types, of which instances say nothing: they are all drawn in one type.
@@ -39,7 +39,7 @@ class SettledChain:
     why: str = ""
 
 
-class Court:
+class PremiseSolver:
     """A rule's premises in logic, and questions about them; `steps` bounds the solver's work on each question."""
 
     def __init__(self, goal: Goal, closure: Closure, steps: int, equations: Sequence[Equation] = ()) -> None:
@@ -51,6 +51,11 @@ class Court:
         spoken_of = [*goal.left, *goal.right, *(t for e in equations for t in (e.left, e.right))]
         self.facts = self.ground.facts(spoken_of)
 
+    @classmethod
+    def of(cls, case: ProofCase, steps: int) -> PremiseSolver:
+        """The premises of the rule that a case proves."""
+        return cls(case.goal, case.closure, steps, case.equations)
+
     def entailed(self, laws: Sequence[Rule]) -> tuple[str, ...] | None:
         """The laws that first-order logic derives the goal from, premises given; None where Z3 does not say so."""
         z3 = self.logic.z3
@@ -59,8 +64,8 @@ class Court:
         self._assume(solver)
         if solver.check() == z3.unsat:
             return None  # whatever follows from a contradiction is no proof
-        pairs = zip(self.goal.left, self.goal.right, strict=True)
-        solver.add(z3.Not(z3.And(*(self.ground.term(a) == self.ground.term(b) for a, b in pairs))))
+        equal = (self.ground.term(a) == self.ground.term(b) for a, b in self.goal.pairs)
+        solver.add(z3.Not(z3.And(*equal)))
         if solver.check() != z3.unsat:
             return None
         return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
@@ -77,14 +82,13 @@ class Court:
             return None
         return tuple(dict.fromkeys(marks[str(m)] for m in solver.unsat_core()))
 
-    def settle(self, case: ProofCase) -> SettledChain:
-        """Z3's word on each step of a chain.
+    def verdict(self, case: ProofCase) -> ChainVerdict:
+        """Z3's verdict on each step of a chain.
 
         A step's side conditions follow from the premises, or are about values written out, or hold in every instance
         looked at, which the caller has checked; these are reported.
         """
-        z3 = self.logic.z3
-        result, granted = self.grant(case)
+        result, granted = self.side_conditions(case)
         if not result.confirmed:
             return result
         for chain in case.chains:
@@ -92,19 +96,19 @@ class Court:
                 result.steps += 1
                 if not self._confirms(case, link, granted):
                     name = "attributes" if link.equation is None else case.equations[link.equation].rule.name
-                    return SettledChain(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
+                    return ChainVerdict(False, why=f"Z3 does not confirm the step by {name}", steps=result.steps)
             if any(a.after != b.before for a, b in pairwise(chain)):
-                return SettledChain(False, why="the chain has a gap")
-        return result if self._meets(case, z3) else SettledChain(False, why="the chain does not lead from side to side")
+                return ChainVerdict(False, why="the chain has a gap")
+        return result if self._meets(case) else ChainVerdict(False, why="the chain does not lead from side to side")
 
-    def grant(self, case: ProofCase) -> tuple[SettledChain, list[Any]]:
-        """A chain's side conditions, and what they rest on; not confirmed where one about types does not follow."""
-        result = SettledChain(True)
+    def side_conditions(self, case: ProofCase) -> tuple[ChainVerdict, list[Any]]:
+        """A chain's side conditions and their verdict: not confirmed where one about types does not follow."""
+        result = ChainVerdict(True)
         granted: list[Any] = []
         solver = self._solver()
         self._assume(solver)
         for equation in case.equations:
-            for text, formula, closed in self._side_conditions(equation):
+            for text, formula, closed in self._conditions_of(equation):
                 self._grant(solver, text, formula, closed, result)
                 granted.append(formula)
             solver.add(self.ground.equality(equation), self.logic.typed(self.ground.term(equation.right)))
@@ -112,21 +116,21 @@ class Court:
             text = f"{_text(one)} == {_text(other)}"
             here, there = self.ground.value(one), self.ground.value(other)
             if here.sort() != there.sort():
-                return SettledChain(False, why=f"{text} compares what is of different kinds"), granted
+                return ChainVerdict(False, why=f"{text} compares what is of different kinds"), granted
             formula = here == there
             self._grant(solver, text, formula, is_closed(one) and is_closed(other), result)
             granted.append(formula)
         if solver.check() == self.logic.z3.unsat:
-            return SettledChain(False, why="the side conditions contradict one another"), granted
+            return ChainVerdict(False, why="the side conditions contradict one another"), granted
         if result.untyped:
             why = f"its conditions do not imply {result.untyped[0]}"
-            return SettledChain(False, untyped=result.untyped, why=why), granted
+            return ChainVerdict(False, untyped=result.untyped, why=why), granted
         return result, granted
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _track(self, solver: Any, laws: Sequence[Rule]) -> dict[str, str]:
-        """Assert laws so that a proof says which it used; return what their marks stand for."""
+        """Assert laws so that a proof says which it used; return the law of each mark."""
         z3, logic = self.logic.z3, self.logic
         marks: dict[str, str] = {}
         for law in laws:
@@ -141,10 +145,11 @@ class Court:
                     solver.assert_and_track(formula, mark)
         return marks
 
-    def _meets(self, case: ProofCase, z3: Any) -> bool:
+    def _meets(self, case: ProofCase) -> bool:
         ends = [(c[0].before, c[-1].after) if c else None for c in case.chains]
-        pairs = zip(self.goal.left, self.goal.right, strict=True)
-        return all((e is None and a == b) or e == (a, b) for e, (a, b) in zip(ends, pairs, strict=True))
+        return all(
+            e == pair or (e is None and pair[0] == pair[1]) for e, pair in zip(ends, self.goal.pairs, strict=True)
+        )
 
     def _solver(self) -> Any:
         z3 = self.logic.z3
@@ -158,7 +163,7 @@ class Court:
         solver.add(*self.premises, *self.facts, *general_facts(self.logic))
         solver.add(*self.logic.distinct())
 
-    def _side_conditions(self, equation: Equation) -> Iterable[tuple[str, Any, bool]]:
+    def _conditions_of(self, equation: Equation) -> Iterable[tuple[str, Any, bool]]:
         """Text and formula of each, and whether it is about values written out."""
         for condition, formula in zip(
             equation.rule.conditions, self.ground.conditions(equation.rule, equation.env), strict=True
@@ -173,7 +178,7 @@ class Court:
         typed = self.logic.typed(self.ground.term(equation.left))
         yield f"{equation.rule.name}: its left side is well-typed", typed, False
 
-    def _grant(self, solver: Any, text: str, formula: Any, closed: bool, result: SettledChain) -> None:
+    def _grant(self, solver: Any, text: str, formula: Any, closed: bool, result: ChainVerdict) -> None:
         z3 = self.logic.z3
         if closed:
             result.closed += 1
@@ -183,9 +188,9 @@ class Court:
             follows = solver.check() == z3.unsat
             solver.pop()
             result.follow += follows
-            kept = result.untyped if _OF_TYPES.search(text) else result.bounded
-            if not follows and text not in kept:
-                kept.append(text)
+            reported = result.untyped if _OF_TYPES.search(text) else result.bounded
+            if not follows and text not in reported:
+                reported.append(text)
         solver.add(formula)
 
     def _confirms(self, case: ProofCase, link: ClosureLink, granted: list[Any]) -> bool:
@@ -208,28 +213,20 @@ class Court:
                 return Axiom(self.logic, equation.rule, lengths[0] if lengths else 1).formulas()
         except WindowError:
             pass
-        premises = [f for _, f, _ in self._side_conditions(equation)]
+        premises = [f for _, f, _ in self._conditions_of(equation)]
         return [self.logic.z3.Implies(self.logic.z3.And(*premises), self.ground.equality(equation))]
 
 
 def record_fields(rule: Rule) -> dict[str, tuple[str, ...]]:
     """The fields of each record that a rule's left side binds."""
-    found: dict[str, tuple[str, ...]] = {}
-    left: Any = rule.left
+    records: dict[str, tuple[str, ...]] = {}
     for root in rule.roots:
         for app in applications(root):
             if isinstance(app, App) and app.record is not None:
                 fields = tuple(sorted(spec(app.op).attrs))
-                found[app.record] = fields
-    loops = _loops(left if isinstance(left, tuple) else (left,))
-    return found | {sequence: found[variable] for variable, sequence in loops if variable in found}
-
-
-def _loops(parts: Iterable[Any]) -> Iterable[tuple[str, str]]:
-    for part in parts:
-        yield from getattr(part, "over", ())
-        item = getattr(part, "item", None)
-        yield from _loops(getattr(part, "operands", ()) if item is None else (item,))
+                records[app.record] = fields
+    pairs = (pair for over in loops(rule.left) for pair in over)
+    return records | {sequence: records[variable] for variable, sequence in pairs if variable in records}
 
 
 def _arities(law: Rule, goal: Goal) -> list[int]:

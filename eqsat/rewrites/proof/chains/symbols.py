@@ -1,4 +1,4 @@
-"""Attributes as expressions over what a rule binds, so that a step of a proof is stated for every instance."""
+"""Attributes as expressions over the names of a rule, so that a step of a proof is stated for every instance."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import Expression
+from eqsat.language.terms import Attrs, Expression
 from eqsat.rewrites.conditions.expression import compiled
+
+
+def indexed(name: str, index: int | None) -> str:
+    """A name as text, with its place where it is an element of a sequence."""
+    return name if index is None else f"{name}[{index}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,11 @@ class Bound:
 
     name: str
     index: int | None = None
+
+    @property
+    def label(self) -> str:
+        """The name as text, with its place where it is an element of a sequence."""
+        return indexed(self.name, self.index)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Sides of rules as terms of a closure: a side built from what is bound, and a left side matched against terms."""
+"""Sides of rules as terms of a closure: a side built from bindings, and a left side matched against terms."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class NoMatchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Equation:
-    """An instance of a rule: both sides as terms, what its names stand for, and which root of the rule it is about.
+    """An instance of a rule: both sides as terms, the meaning of its names, and the root of the rule that it is about.
 
     `agree` are pairs of attributes that the match takes for equal.
     """
@@ -119,13 +119,13 @@ class Writer:
                 {"starts": (place,), "ends": (place + sizes[index],), "axes": (axis,), "steps": (1,)}
             )
             env: Env = {"sizes": symbols["sizes"], "index": literal(index), "axis": symbols["axis"]}
-            made: dict[str, Symbol] = {
+            fields: dict[str, Symbol] = {
                 "starts": _one(symbol(STARTS, env)),
                 "ends": _one(symbol(ENDS, env)),
                 "axes": _one(symbol(AXES, env)),
                 "steps": literal((1,)),
             }
-            yield self.closure.add(ClosureTerm("slice", attrs, tuple((k, made[k]) for k in attrs), (whole,)))
+            yield self.closure.add(ClosureTerm("slice", attrs, tuple((k, fields[k]) for k in attrs), (whole,)))
 
 
 class Matcher:
@@ -232,7 +232,7 @@ def item(thing: Thing, index: int) -> Thing:
 
 
 def _term(name: str, thing: Thing) -> int:
-    """The term that a name stands for; NoMatchError for what is none."""
+    """The term that a name stands for; NoMatchError where it stands for none."""
     if not isinstance(thing, Ref):
         raise NoMatchError(name)
     return thing.term

@@ -30,17 +30,12 @@ class Cubins:
         """The kernel of a text for an architecture; BackendError where it has to be compiled and cannot be."""
         key = self.key(code, arch, options)
         if key not in self._made:
-            self._made[key] = self._stored(key) or self._compiled(key, code, arch, options)
+            payload = self.store.get(key)
+            if payload is None:
+                compiled = compile_cubin(code, arch, options)
+                self.store.put(key, _written(compiled))
+            self._made[key] = compiled if payload is None else _read(payload)
         return self._made[key]
-
-    def _stored(self, key: str) -> CompiledKernel | None:
-        held = self.store.get(key)
-        return None if held is None else _read(held)
-
-    def _compiled(self, key: str, code: str, arch: str, options: Sequence[str]) -> CompiledKernel:
-        compiled = compile_cubin(code, arch, options)
-        self.store.put(key, _written(compiled))
-        return compiled
 
     def key(self, code: str, arch: str, options: Sequence[str] = ()) -> str:
         """The key a kernel is stored under."""
@@ -53,6 +48,6 @@ def _written(compiled: CompiledKernel) -> bytes:
     return json.dumps(fields).encode() + b"\n" + compiled.cubin
 
 
-def _read(held: bytes) -> CompiledKernel:
-    head, _, cubin = held.partition(b"\n")
+def _read(payload: bytes) -> CompiledKernel:
+    head, _, cubin = payload.partition(b"\n")
     return CompiledKernel(cubin=cubin, **json.loads(head))

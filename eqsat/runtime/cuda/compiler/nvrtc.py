@@ -26,9 +26,9 @@ _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) b
 
 @dataclass(frozen=True)
 class CompiledKernel:
-    """A kernel as a GPU runs it, and what ptxas says of it: registers a thread, static shared memory a block.
+    """A kernel as a GPU runs it, with the report of ptxas: registers a thread, static shared memory a block.
 
-    `stack` is the memory of a thread that is no register, `spill_bytes` what moves there because registers run out.
+    `stack` is the memory of a thread that is no register, `spill_bytes` the traffic there because registers run out.
     """
 
     cubin: bytes
@@ -56,8 +56,8 @@ def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -
     The kernel's name in C is found in its text, which is named so in messages, and kept in a file with the log.
     """
     compiler = nvrtc()
-    found = _ENTRY.search(code)
-    name = found.group(1) if found else "kernel"
+    entry = _ENTRY.search(code)
+    name = entry.group(1) if entry else "kernel"
     text = f'#line 1 "prelude.cuh"\n{prelude()}\n#line 1 "{name}.cu"\n{code}'
     cubin, log = compiler.compile(text, f"{name}.cu", [f"--gpu-architecture={arch}", *OPTIONS, *options])
     if cubin is None:
@@ -67,7 +67,7 @@ def compile_cubin(code: str, arch: str = "sm_90", options: Sequence[str] = ()) -
 
 @cache
 def nvrtc() -> Nvrtc:
-    """NVRTC as cuda-bindings calls it, else as CuPy does; BackendError that says what to install where neither can."""
+    """NVRTC as cuda-bindings calls it, else as CuPy does; BackendError with the package to install if neither can."""
     reasons = []
     for kind in (_Bindings, _CuPy):
         try:
@@ -106,9 +106,9 @@ class _Bindings:
 
     def _text(self, program: Any, size: Any, read: Any) -> bytes:
         count: int = self._done(size(program))[0]
-        held = b" " * (count + 1)  # NVRTC writes into it, as its binding has it; one byte alone Python would share
-        self._done(read(program, held))
-        return held[:count]
+        buffer = b" " * (count + 1)  # NVRTC writes into it, as its binding has it; one byte alone Python would share
+        self._done(read(program, buffer))
+        return buffer[:count]
 
     def _done(self, result: Any) -> Any:
         status, *values = result

@@ -62,12 +62,12 @@ class Store:
         """The bytes stored under a key, or None."""
         path = self.path(key)
         try:
-            held = path.read_bytes()
+            data = path.read_bytes()
         except OSError:
             return None
         head = len(_MAGIC) + _DIGEST
-        payload = held[head:]
-        if held[:head] != _MAGIC + _checksum(key, payload):
+        payload = data[head:]
+        if data[:head] != _MAGIC + _checksum(key, payload):
             return None
         with contextlib.suppress(OSError):
             os.utime(path)  # the entries unused for longest are dropped first
@@ -77,16 +77,14 @@ class Store:
         """Keep bytes under a key: all of them or none."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._write(self.path(key), _MAGIC + _checksum(key, payload) + payload)
+            path = self.path(key)
+            with staged(path, _SUFFIX) as (file, partial):
+                file.write(_MAGIC + _checksum(key, payload) + payload)
+                file.close()
+                partial.replace(path)
             self._prune()
         except OSError as error:
             self._say(error)
-
-    def _write(self, path: Path, data: bytes) -> None:
-        with staged(path, _SUFFIX) as (file, partial):
-            file.write(data)
-            file.close()
-            partial.replace(path)
 
     def _prune(self) -> None:
         now = time.time()

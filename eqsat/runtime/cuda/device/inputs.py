@@ -10,8 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
 
 #: DLPack's kinds of devices whose memory the processor reads: CPU, and host memory pinned by CUDA.
@@ -34,7 +33,7 @@ class CudaDevice(Protocol):
 class PassedArrays:
     """The arrays a caller passed, by name, NumPy's or CuPy's, and the arrays to return, of the same kind.
 
-    `on_device` says that outputs stay on the GPU; `wrap` makes them what the caller uses.
+    `on_device` says that outputs stay on the GPU; `wrap` converts them to the caller's kind.
     """
 
     arrays: Mapping[str, Any]
@@ -45,8 +44,8 @@ class PassedArrays:
 def taken(graph: Graph, inputs: Mapping[str, Any], device: CudaDevice | None = None) -> PassedArrays:
     """The inputs in the graph's order, checked against its declarations.
 
-    Outputs are NumPy's if any input is, or if there is none. BackendError for what does not fit: a missing or unknown
-    input, one of another shape, element type or device, or one that cannot be read.
+    Outputs are NumPy's if any input is, or if there is none. BackendError for inputs that do not fit: a missing or
+    unknown input, one of another shape, element type or device, or one that cannot be read.
     """
     read = {name: _read(graph, name, value, device) for name, value in inputs.items()}
     stand_ins = {name: _stand_in(array) if _is_on_device(array) else array for name, array in read.items()}

@@ -12,9 +12,9 @@ import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.device.memory import DeviceMemory
-from eqsat.runtime.cuda.device.profile import Span, kind_of, moved_bytes
+from eqsat.runtime.cuda.device.profile import Span, moved_bytes
 from eqsat.runtime.cuda.device.toolkit import Toolkit
-from eqsat.runtime.cuda.libraries.calls import Call, Matmul
+from eqsat.runtime.cuda.libraries.calls import Call, library_of
 from eqsat.runtime.cuda.libraries.library import PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
@@ -42,6 +42,16 @@ _WAIT = """extern "C" __global__ void hold() {{
 """
 
 
+def elapsed(cuda: Any, run: Callable[[], object], stream: Any) -> float:
+    """The seconds by the GPU's clock that the work takes which `run` puts on a stream."""
+    begin, end = cuda.Event(), cuda.Event()
+    begin.record(stream)
+    run()
+    end.record(stream)
+    end.synchronize()
+    return float(cuda.get_elapsed_time(begin, end)) * 1e-3
+
+
 class PreparedLaunch(Protocol):
     """A launch made ready: `launch` puts it on a stream, by its handle, with the address of the stream's workspace."""
 
@@ -67,15 +77,8 @@ class KernelStep:
         self._launch(self._function, *self._extents, stream, ctypes.addressof(self._arguments), 0)
 
 
-class NoStep:
-    """A kernel over no elements."""
-
-    def launch(self, stream: int, workspace: int) -> None:
-        """Do nothing."""
-
-
 class Steps:
-    """Kernels that are one launch of a program, one after the other."""
+    """Kernels that are one launch of a program, one after the other; none for a kernel over no elements."""
 
     def __init__(self, *steps: PreparedLaunch) -> None:
         self._steps = steps
@@ -104,7 +107,7 @@ class GpuMachine:
 
     All memory is taken, every kernel loaded and every plan built here; a run then replays captured graphs and allocates
     nothing, fallbacks aside. `choose` names the library plan of each call. BackendError where a kernel does not
-    compile; DeviceMemoryError where memory is short. What was taken by then is given back.
+    compile; DeviceMemoryError where memory is short. Memory taken by then is given back.
     """
 
     def __init__(
@@ -137,7 +140,7 @@ class GpuMachine:
         self._workspaces: list[int] = []
         self._more_streams(1)
         for step in self._steps:
-            step.launch(self.streams[0].ptr, self._workspaces[0])  # what first launches set up is set up here
+            step.launch(self.streams[0].ptr, self._workspaces[0])  # the set-up of first launches, before capture
         self.wait()
         self._capture(dependencies(program, arrangement))
 
@@ -148,9 +151,9 @@ class GpuMachine:
             if isinstance(work, KernelSource):
                 yield work
             elif not isinstance(work, Fallback) and tried(work, self._choose(work))[0] == GENERATED:
-                found = source_of(work)
-                if found is not None:
-                    yield found[0]
+                substitute = source_of(work)
+                if substitute is not None:
+                    yield substitute[0]
 
     def address(self, view: View) -> int:
         """The address of the first element of a view."""
@@ -164,11 +167,11 @@ class GpuMachine:
         return self._call(launch.work, launch.label)
 
     def _kernel(self, source: KernelSource, addresses: Sequence[int]) -> PreparedLaunch:
-        return NoStep() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
+        return Steps() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
 
     def _call(self, call: Call, label: str) -> PreparedLaunch:
         """A library's kernel, or a generated one: where that was measured to be faster, or the library cannot."""
-        name = "cublaslt" if isinstance(call, Matmul) else "cudnn"
+        name = library_of(call)
         library = self.toolkit.libraries.get(name)
         reason = ""
         # A plan that another version was measured with is no reason to leave the library.
@@ -196,8 +199,8 @@ class GpuMachine:
 
     def _generated(self, call: Call, label: str, name: str, reason: str) -> PreparedLaunch:
         """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
-        found = source_of(call)
-        if found is None:
+        substitute = source_of(call)
+        if substitute is None:
             raise BackendError(
                 f"{label} has no kernel: {reason}",
                 where=self.program.name,
@@ -208,7 +211,7 @@ class GpuMachine:
             warnings.warn(
                 f"{label} runs on a generated kernel, which is slower: {reason}", RuntimeWarning, stacklevel=2
             )
-        source, views = found
+        source, views = substitute
         return self._kernel(source, [self.address(view) for view in views])
 
     def _more_streams(self, stream_count: int) -> None:
@@ -233,10 +236,10 @@ class GpuMachine:
     def _captured(self, launches: Sequence[Placed]) -> list[Any]:
         """Graphs of the launches between those that no graph can hold, and those as they are."""
         stream = self.streams[0]
-        found: list[Any] = []
+        graphs: list[Any] = []
         for inside, indices in segments([not isinstance(step, FallbackStep) for step in self._steps]):
             if not inside:
-                found.append(self._steps[indices.start])
+                graphs.append(self._steps[indices.start])
                 continue
             stream.begin_capture()
             try:
@@ -247,8 +250,8 @@ class GpuMachine:
                 raise
             graph = stream.end_capture()
             graph.upload(stream)
-            found.append(graph)
-        return found
+            graphs.append(graph)
+        return graphs
 
     def _enqueue(self, launches: Sequence[Placed]) -> None:
         workspaces = {stream.ptr: w for stream, w in zip(self.streams, self._workspaces, strict=True)}
@@ -262,12 +265,7 @@ class GpuMachine:
         """The median time of a run by these graphs, in seconds."""
         times = []
         for _ in range(_REPLAYS):
-            begin, end = self._cupy.cuda.Event(), self._cupy.cuda.Event()
-            begin.record(self.streams[0])
-            self._replay(graphs)
-            end.record(self.streams[0])
-            end.synchronize()
-            times.append(self._cupy.cuda.get_elapsed_time(begin, end) * 1e-3)
+            times.append(elapsed(self._cupy.cuda, lambda: self._replay(graphs), self.streams[0]))
         return float(np.median(times))
 
     def _replay(self, graphs: Sequence[Any]) -> None:
@@ -334,7 +332,7 @@ class GpuMachine:
             self.wait()
             ends = [cupy.cuda.get_elapsed_time(marks[0], mark) * 1e-3 for mark in marks]
         return [
-            Span(launch.label, kind_of(launch), begin, end - begin, moved_bytes(launch), launch.values)
+            Span(launch.label, launch.kind, begin, end - begin, moved_bytes(launch), launch.values)
             for launch, begin, end in zip(self.program.launches, ends[:-1], ends[1:], strict=True)
         ]
 

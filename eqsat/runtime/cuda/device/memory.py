@@ -14,7 +14,7 @@ from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.arrays import Bytes, strided
 from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.cuda.shortage import shortage
-from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.kernels.view import View, padded
 
 #: cudaErrorMemoryAllocation.
 _OUT_OF_MEMORY = 2
@@ -23,15 +23,15 @@ _OUT_OF_MEMORY = 2
 def places(program: CudaProgram, arrangement: Arrangement) -> dict[str, tuple[str, int]]:
     """The block each buffer lies in, by role, and its place there: values in the arena, the rest one after another."""
     ends: dict[str, int] = {}
-    found = {}
+    placed = {}
     for name, buffer in program.buffers.items():
         if buffer.role == "value":
-            found[name] = ("value", arrangement.offsets[name])
+            placed[name] = ("value", arrangement.offsets[name])
             continue
         begin = ends.get(buffer.role, 0)
-        found[name] = (buffer.role, begin)
-        ends[buffer.role] = begin + -(-buffer.nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
-    return found
+        placed[name] = (buffer.role, begin)
+        ends[buffer.role] = begin + padded(buffer.nbytes)
+    return placed
 
 
 class Weight:
@@ -84,15 +84,15 @@ class DeviceMemory:
     def _weight(self, constant: Constant, view: View) -> Weight:
         """A constant in the layout of a view, copied there unless another program has it there."""
         key = id(constant), replace(view, buffer="")
-        found: Weight | None = self.toolkit.weights.get(key)
-        if found is None:
-            held = np.zeros(self.program.buffers[view.buffer].nbytes, np.uint8)
-            strided(held, view)[...] = narrowed(constant.array, view.dtype)
-            found = self.toolkit.weights[key] = Weight(constant, self._memory(held.nbytes) if held.nbytes else None)
-            if held.nbytes:
+        weight: Weight | None = self.toolkit.weights.get(key)
+        if weight is None:
+            data = np.zeros(self.program.buffers[view.buffer].nbytes, np.uint8)
+            strided(data, view)[...] = narrowed(constant.array, view.dtype)
+            weight = self.toolkit.weights[key] = Weight(constant, self._memory(data.nbytes) if data.nbytes else None)
+            if data.nbytes:
                 kind = self._runtime.memcpyHostToDevice
-                self._runtime.memcpy(int(found.memory.ptr), held.ctypes.data, held.nbytes, kind)
-        return found
+                self._runtime.memcpy(int(weight.memory.ptr), data.ctypes.data, data.nbytes, kind)
+        return weight
 
     def take(self, name: str, nbytes: int) -> int:
         """A block of memory, which goes with the rest; its address."""
@@ -111,9 +111,9 @@ class DeviceMemory:
                 if attempt == 0:
                     self._cupy.get_default_memory_pool().free_all_blocks()
         free, _ = self._runtime.memGetInfo()
-        held = sum(block.size for block in self._blocks.values())
-        held += sum(weight.memory.size for weight in self._weights.values() if weight.memory is not None)
-        raise shortage(self.program.name, self.arrangement, WORKSPACE_BYTES, int(free) + held)
+        taken = sum(block.size for block in self._blocks.values())
+        taken += sum(weight.memory.size for weight in self._weights.values() if weight.memory is not None)
+        raise shortage(self.program.name, self.arrangement, WORKSPACE_BYTES, int(free) + taken)
 
     def _block(self, buffer: str) -> tuple[Any, int]:
         """The memory a buffer lies in, None where it has no bytes, and its place there."""
@@ -140,20 +140,20 @@ class DeviceMemory:
 
     def upload(self, view: View, array: Any, stream: int) -> None:
         """Start copying an array of NumPy's to a view; the last copy from the same pinned memory must be done."""
-        held = self._host(view)
-        strided(held, view)[...] = array
-        if held.nbytes:
+        pinned = self._host(view)
+        strided(pinned, view)[...] = array
+        if pinned.nbytes:
             kind = self._runtime.memcpyHostToDevice
-            self._runtime.memcpyAsync(self._base(view.buffer), held.ctypes.data, held.nbytes, kind, stream)
+            self._runtime.memcpyAsync(self._base(view.buffer), pinned.ctypes.data, pinned.nbytes, kind, stream)
 
     def download(self, view: View, stream: Any) -> Any:
-        """A view's elements as an array of NumPy's, once what the stream was given before is done."""
-        held = self._host(view)
-        if held.nbytes:
+        """A view's elements as an array of NumPy's, once the earlier work of the stream is done."""
+        pinned = self._host(view)
+        if pinned.nbytes:
             kind = self._runtime.memcpyDeviceToHost
-            self._runtime.memcpyAsync(held.ctypes.data, self._base(view.buffer), held.nbytes, kind, stream.ptr)
+            self._runtime.memcpyAsync(pinned.ctypes.data, self._base(view.buffer), pinned.nbytes, kind, stream.ptr)
         stream.synchronize()
-        return np.array(strided(held, view))
+        return np.array(strided(pinned, view))
 
     def _host(self, view: View) -> Bytes:
         """The pinned bytes through which a buffer is copied."""

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from statistics import median
 
 from eqsat.errors import MissingExtraError, UsageError
-from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.program.launches import Launch
-from eqsat.runtime.kernels.source import KernelSource
 
 #: Kinds of launches, each with its colour in the picture.
 KINDS = {
@@ -25,29 +24,13 @@ KINDS = {
 }
 
 
-def kind_of(launch: Launch) -> str:
-    """The kind of a launch: one of KINDS."""
-    if isinstance(launch.work, KernelSource):
-        return "generated"
-    if isinstance(launch.work, Matmul):
-        return "matmul"
-    if isinstance(launch.work, Convolution):
-        return "convolution"
-    if isinstance(launch.work, Normalisation):
-        return "normalisation"
-    return "attention" if isinstance(launch.work, Attention) else "fallback"
-
-
 def moved_bytes(launch: Launch) -> int:
     """Bytes of the elements that a launch reads and writes, each once; repeated ones are counted as they lie."""
     return sum(view.dtype.itemsize * _distinct(view.shape, view.strides) for view in (*launch.reads, *launch.writes))
 
 
 def _distinct(shape: Sequence[int], strides: Sequence[int]) -> int:
-    count = 1
-    for size, stride in zip(shape, strides, strict=True):
-        count *= size if stride or not size else 1
-    return count
+    return math.prod(size if stride or not size else 1 for size, stride in zip(shape, strides, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,16 +87,8 @@ class Profile:
 
     def _medians(self) -> Iterator[Span]:
         for same in zip(*self.runs, strict=True):
-            first = same[0]
-            yield Span(
-                first.label,
-                first.kind,
-                median(s.start for s in same),
-                median(s.seconds for s in same),
-                first.nbytes,
-                first.values,
-                first.stream,
-            )
+            start, seconds = (median(getattr(span, field) for span in same) for field in ("start", "seconds"))
+            yield replace(same[0], start=start, seconds=seconds)
 
     def __str__(self) -> str:
         spans, total = self.spans, self.seconds

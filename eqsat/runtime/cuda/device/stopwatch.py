@@ -7,13 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Graph, Plan
 from eqsat.runtime.cuda.device.installation import found
-from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, PreparedLaunch
+from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, PreparedLaunch, elapsed
 from eqsat.runtime.cuda.device.toolkit import Toolkit
-from eqsat.runtime.cuda.libraries.calls import Call, Matmul, Normalisation
+from eqsat.runtime.cuda.libraries.calls import Call, Matmul, Normalisation, library_of
 from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
@@ -22,7 +20,7 @@ from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.kernels.view import View, padded
 
 #: The sweep of the second-level cache: how many times it is read, by how many blocks and threads, and how many bytes at
 #: once.
@@ -105,7 +103,7 @@ class CudaSubject:
 
     def _found_plans(self) -> tuple[str, ...]:
         calls = [launch.work for launch in self.launches if not isinstance(launch.work, KernelSource | Fallback)]
-        library = self._watch.toolkit.libraries.get(_library_of(calls[0])) if len(calls) == 1 else None
+        library = self._watch.toolkit.libraries.get(library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
         plans = library.plans(calls[0], self.machine.memory.address)
@@ -125,7 +123,7 @@ class CudaSubject:
         """Take memory for more sets of weights, and fill it on the GPU."""
         cupy = self._watch.toolkit.cupy
         while len(self._sets) < count:
-            self._sets.append(cupy.cuda.Memory(max(sum(map(_aligned, self.weights.values())), 1)))
+            self._sets.append(cupy.cuda.Memory(max(sum(map(padded, self.weights.values())), 1)))
             place = len(self._sets) - 1
             for name, nbytes in self.weights.items():
                 runtime, stream = self._watch.toolkit.runtime, self._watch.stream
@@ -138,7 +136,7 @@ class CudaSubject:
         if place == 0:
             return self.machine.memory.address(View.of(name, DType.UINT8, (self.weights[name],)))
         before = list(self.weights)[: list(self.weights).index(name)]
-        return int(self._sets[place].ptr) + sum(_aligned(self.weights[other]) for other in before)
+        return int(self._sets[place].ptr) + sum(padded(self.weights[other]) for other in before)
 
     def _address(self, place: int) -> Callable[[View], int]:
         def address(view: View) -> int:
@@ -158,15 +156,15 @@ class CudaSubject:
         return self._steps[plan, place]
 
     def prepared_steps(self, launch: Launch, plan: str, address: Callable[[View], int]) -> list[PreparedLaunch]:
-        """A launch made ready: of a library's call by a plan, with what it takes beside the call."""
+        """A launch made ready: of a library's call by a plan, with the kernels it takes beside the call."""
         toolkit, work = self._watch.toolkit, launch.work
         if isinstance(work, Fallback):
             raise BackendError(f"{launch.label} cannot be captured", expected="kernels of our own, or of a library")
         if isinstance(work, KernelSource):
             views = (*launch.reads, *launch.writes)
             return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
-        library = toolkit.libraries.get(_library_of(work))
-        reason = toolkit.missing.get(_library_of(work), "")
+        library = toolkit.libraries.get(library_of(work))
+        reason = toolkit.missing.get(library_of(work), "")
         for chosen in (choice([plan])(work),) if plan else tried(work, self._choose(work)):
             if chosen == GENERATED:
                 return [self._generated(work, launch.label, address, reason)]
@@ -202,10 +200,10 @@ class CudaSubject:
 
     def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> PreparedLaunch:
         """The kernel that a machine runs where a library has none."""
-        found = source_of(call)
-        if found is None:
-            raise BackendError(f"{label} has no kernel: {reason}", expected=_library_of(call))
-        source, views = found
+        substitute = source_of(call)
+        if substitute is None:
+            raise BackendError(f"{label} has no kernel: {reason}", expected=library_of(call))
+        source, views = substitute
         return KernelStep(self._watch.toolkit, source, [address(view) for view in views])
 
     def close(self) -> None:
@@ -224,7 +222,7 @@ class CudaReplay:
     def __init__(self, watch: CudaStopwatch, steps: Sequence[PreparedLaunch]) -> None:
         self._watch = watch
         stream = watch.stream
-        # What is set up by a first launch cannot be captured.
+        # The set-up of a first launch cannot be captured.
         for step in {id(step): step for step in steps}.values():
             step.launch(stream.ptr, watch.workspace.ptr)
         stream.synchronize()
@@ -266,19 +264,5 @@ class MachineReplay:
 
 def _between(watch: CudaStopwatch, run: Callable[[], object], stream: Any) -> float:
     """The seconds by the GPU's clock that the work takes which `run` puts on a stream."""
-    cuda = watch.toolkit.cupy.cuda
     with watch.toolkit.device():
-        begin, end = cuda.Event(), cuda.Event()
-        begin.record(stream)
-        run()
-        end.record(stream)
-        end.synchronize()
-    return float(cuda.get_elapsed_time(begin, end)) * 1e-3
-
-
-def _library_of(call: object) -> str:
-    return "cublaslt" if isinstance(call, Matmul) else "cudnn"
-
-
-def _aligned(nbytes: int) -> int:
-    return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
+        return elapsed(watch.toolkit.cupy.cuda, run, stream)

@@ -28,21 +28,21 @@ _MOST_DYNAMIC_SHARED = 8
 
 def opened(openers: Mapping[str, Callable[[], Library]]) -> tuple[dict[str, Library], dict[str, str]]:
     """The libraries that can be used, and for the others why not."""
-    found: dict[str, Library] = {}
+    libraries: dict[str, Library] = {}
     reasons: dict[str, str] = {}
     for name, opener in openers.items():
         try:
-            found[name] = opener()
+            libraries[name] = opener()
         except BackendError as error:
             reasons[name] = error.what
-    return found, reasons
+    return libraries, reasons
 
 
 class Toolkit:
-    """One GPU: `number` is CUDA's, `arch` what kernels are compiled for.
+    """One GPU: `number` is CUDA's, `arch` the architecture that kernels are compiled for.
 
     `libraries` are those that can be used; `missing` says of the others why not. BackendError where the driver is too
-    old for what is installed.
+    old for the packages installed.
     """
 
     def __init__(self, number: int = 0) -> None:

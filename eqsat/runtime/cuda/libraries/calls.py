@@ -76,3 +76,8 @@ class Normalisation:
 
 
 Call = Matmul | Convolution | Attention | Normalisation
+
+
+def library_of(call: Call) -> str:
+    """The name of the library that computes a call."""
+    return "cublaslt" if isinstance(call, Matmul) else "cudnn"

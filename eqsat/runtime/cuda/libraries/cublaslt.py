@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Matmul
+from eqsat.runtime.cuda.libraries.library import check_plan_version
 from eqsat.runtime.kernels.view import View
 
 NAME = "cublaslt"
@@ -55,8 +56,8 @@ class MatrixProduct:
 
 def expressible(call: Matmul) -> str | None:
     """None where cuBLASLt can compute a call, else the reason why not."""
-    found = product_of(call)
-    return found if isinstance(found, str) else None
+    product = product_of(call)
+    return product if isinstance(product, str) else None
 
 
 def product_of(call: Matmul) -> MatrixProduct | str:
@@ -75,17 +76,17 @@ def product_of(call: Matmul) -> MatrixProduct | str:
     count, steps = batch
     a, b, c = (replace(v, shape=v.shape[-2:], strides=v.strides[-2:]) for v in views)
     a_step, b_step, c_step = steps
-    result = _matrix(c, c_step)
+    result = matrix_of(c, c_step)
     if result is None or result.turned:
         if call.bias is not None:
             return f"a bias by columns of a result with strides {list(c.strides)}"
         # A result in columns is the product of the transposes in rows.
         a, b, c = (v.permuted((1, 0)) for v in (b, a, c))
         a_step, b_step = b_step, a_step
-        result = _matrix(c, c_step)
-    left, right = _matrix(b, b_step), _matrix(a, a_step)
-    for name, made, view in (("result", result, c), ("b", left, b), ("a", right, a)):
-        if made is None:
+        result = matrix_of(c, c_step)
+    left, right = matrix_of(b, b_step), matrix_of(a, a_step)
+    for name, matrix, view in (("result", result, c), ("b", left, b), ("a", right, a)):
+        if matrix is None:
             return f"{name} of shape {list(view.shape)} has strides {list(view.strides)}, none of which is 1"
     if result is None or left is None or right is None or result.turned:
         return f"a result with strides {list(c.strides)}"
@@ -95,11 +96,11 @@ def product_of(call: Matmul) -> MatrixProduct | str:
 
 
 def _type_fault(call: Matmul) -> str | None:
-    a, b, made = call.a.dtype, call.b.dtype, call.result.dtype
+    a, b, result = call.a.dtype, call.b.dtype, call.result.dtype
     if a not in TYPES or a is not b:
         return f"operands of {a.value} and {b.value}"
-    if made not in _RESULTS[a]:
-        return f"a result of {made.value} from {a.value}"
+    if result not in _RESULTS[a]:
+        return f"a result of {result.value} from {a.value}"
     if call.arithmetic not in ("", "tf32") or (call.arithmetic and a is not DType.FLOAT32):
         return f"arithmetic {call.arithmetic!r} on {a.value}"
     if call.epilogue not in EPILOGUES or ("bias" in call.epilogue) != (call.bias is not None):
@@ -108,7 +109,7 @@ def _type_fault(call: Matmul) -> str | None:
         return "an epilogue in float64"
     if call.bias is not None:
         unit = call.bias.strides == (1,) or call.bias.shape == (1,)
-        if call.bias.shape != call.result.shape[-1:] or not unit or call.bias.dtype is not made:
+        if call.bias.shape != call.result.shape[-1:] or not unit or call.bias.dtype is not result:
             return f"a bias of {call.bias.dtype.value}{list(call.bias.shape)}, strides {list(call.bias.strides)}"
     return None
 
@@ -131,8 +132,8 @@ def _size_fault(call: Matmul) -> str | None:
 
 
 def _without_batches_of_one(view: View) -> View:
-    kept = [i for i in range(view.rank) if i >= view.rank - 2 or view.shape[i] != 1]
-    return view.permuted(kept)
+    axes = [i for i in range(view.rank) if i >= view.rank - 2 or view.shape[i] != 1]
+    return view.permuted(axes)
 
 
 def _folded(a: View, b: View, c: View) -> tuple[View, View, View]:
@@ -166,7 +167,7 @@ def _one_batch(views: Sequence[View]) -> tuple[int, tuple[int, ...]] | str:
     return math.prod(shape), tuple(v.strides[len(shape) - 1] for v in views)
 
 
-def _matrix(view: View, step: int) -> Matrix | None:
+def matrix_of(view: View, step: int) -> Matrix | None:
     """A matrix of rows as one in columns; None where neither stride is 1.
 
     In columns it has its axes exchanged: one that lies in rows is taken as it is, one in columns is `turned`.
@@ -189,16 +190,11 @@ def plan_text(algorithm: bytes, workspace: int, version: str) -> str:
 
 
 def parse_plan(plan: str, version: str) -> tuple[bytes, int]:
-    """The algorithm and its workspace from text; BackendError for what another version has written, or is no plan."""
+    """The algorithm and its workspace from text; BackendError for one of another version, or text that is no plan."""
     parts = plan.split()
     if len(parts) != 4 or parts[0] != NAME or not parts[3].isdecimal() or len(parts[2]) != 128:
         raise BackendError(f"{plan!r} is no plan of cuBLASLt's", expected=f"{NAME} VERSION ALGORITHM WORKSPACE")
-    if parts[1] != version:
-        raise BackendError(
-            f"the plan is of cuBLASLt {parts[1]}, here is {version}",
-            expected="the version that it was measured with",
-            remedy="measure again",
-        )
+    check_plan_version("cuBLASLt", parts[1], version)
     try:
         return bytes.fromhex(parts[2]), int(parts[3])
     except ValueError as error:

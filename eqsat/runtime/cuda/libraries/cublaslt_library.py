@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from eqsat.errors import BackendError, first_line
+from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.cuda.libraries.cublaslt import (
@@ -21,7 +21,7 @@ from eqsat.runtime.cuda.libraries.cublaslt import (
     plan_text,
     product_of,
 )
-from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address, opened
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 #: Algorithms that are asked for; the library has fewer for most products.
@@ -31,25 +31,14 @@ _COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
 
 
 def library() -> CublasLt:
-    """The library, opened; BackendError that names what is missing where nvmath or cuBLASLt is not here."""
-    try:
-        lt: Any = importlib.import_module("nvmath.bindings.cublasLt")
-    except ImportError as error:
-        raise BackendError(
-            "nvmath is not installed"
-            if isinstance(error, ModuleNotFoundError)
-            else f"nvmath fails: {first_line(error)}",
-            expected="nvmath-python, through which cuBLASLt is called",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
-    try:
-        return CublasLt(lt)
-    except Exception as error:
-        raise BackendError(
-            f"cuBLASLt cannot be used: {first_line(error)}",
-            expected="cuBLASLt of the CUDA that the driver supports",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
+    """The library, opened; BackendError that names the missing part where nvmath or cuBLASLt is not here."""
+    return opened(
+        "nvmath.bindings.cublasLt",
+        CublasLt,
+        called="cuBLASLt",
+        package="nvmath-python, through which cuBLASLt is called",
+        version="cuBLASLt of the CUDA that the driver supports",
+    )
 
 
 class CublasLt:
@@ -65,18 +54,18 @@ class CublasLt:
     def plans(self, call: Matmul, address: Address) -> tuple[str, ...]:
         """Every algorithm that cuBLASLt proposes for a call, its own choice first."""
         with Descriptors(self._lt, call, address) as descriptors:
-            found = descriptors.algorithms(self._handle, MOST_ALGORITHMS)
-        return tuple(dict.fromkeys(self._text(algorithm, size) for algorithm, size in found))
+            proposed = descriptors.algorithms(self._handle, MOST_ALGORITHMS)
+        return tuple(dict.fromkeys(self._text(algorithm, size) for algorithm, size in proposed))
 
     def prepare(self, call: Matmul, address: Address, plan: str | None = None) -> PreparedMatmul:
         """The call by an algorithm, or by cuBLASLt's own choice."""
         descriptors = Descriptors(self._lt, call, address)
         try:
             if plan is None:
-                found = descriptors.algorithms(self._handle, 1)
-                if not found:
+                proposed = descriptors.algorithms(self._handle, 1)
+                if not proposed:
                     raise BackendError(f"cuBLASLt {self.version} has no algorithm for {described(call)}")
-                algorithm, size = found[0]
+                algorithm, size = proposed[0]
             else:
                 algorithm, size = parse_plan(plan, self.version)
             return PreparedMatmul(self._lt, self._handle, descriptors, algorithm, size, self._text(algorithm, size))
@@ -98,21 +87,21 @@ class Descriptors:
     """The descriptors of a product, and their lifetime."""
 
     def __init__(self, lt: Any, call: Matmul, address: Address) -> None:
-        found = product_of(call)
-        if isinstance(found, str):
-            raise BackendError(f"cuBLASLt does not compute {described(call)}: {found}")
-        self.lt, self.call, self.product = lt, call, found
+        product = product_of(call)
+        if isinstance(product, str):
+            raise BackendError(f"cuBLASLt does not compute {described(call)}: {product}")
+        self.lt, self.call, self.product = lt, call, product
         self.matmul = 0
         self.layouts: list[int] = []
         double = call.a.dtype is DType.FLOAT64
         scale = np.dtype(np.float64 if double else np.float32)
         self.alpha, self.beta = np.array([call.alpha], scale), np.array([0], scale)
-        self.addresses = [address(m.view) for m in (found.left, found.right, found.result)]
+        self.addresses = [address(m.view) for m in (product.left, product.right, product.result)]
         try:
             compute = _COMPUTE_64F if double else _COMPUTE_TF32 if call.arithmetic == "tf32" else _COMPUTE_32F
             self.matmul = lt.matmul_desc_create(compute, TYPES[DType.FLOAT64 if double else DType.FLOAT32])
             self._describe(None if call.bias is None else address(call.bias))
-            for matrix in (found.left, found.right, found.result):
+            for matrix in (product.left, product.right, product.result):
                 self._lay_out(matrix)
         except BaseException:
             self.close()
@@ -120,61 +109,48 @@ class Descriptors:
 
     def _describe(self, bias: int | None) -> None:
         names = self.lt.MatmulDescAttribute
-        self._set_matmul(names.TRANSA, int(self.product.left.turned))
-        self._set_matmul(names.TRANSB, int(self.product.right.turned))
-        self._set_matmul(names.EPILOGUE, EPILOGUES[self.call.epilogue])
+        wanted = {
+            names.TRANSA: int(self.product.left.turned),
+            names.TRANSB: int(self.product.right.turned),
+            names.EPILOGUE: EPILOGUES[self.call.epilogue],
+        }
         if bias is not None:
-            self._set_matmul(names.BIAS_POINTER, bias)
-            self._set_matmul(names.BIAS_DATA_TYPE, TYPES[self.call.result.dtype])
+            wanted |= {names.BIAS_POINTER: bias, names.BIAS_DATA_TYPE: TYPES[self.call.result.dtype]}
+        self._set("matmul_desc", self.matmul, wanted)
 
-    def _set_matmul(self, attribute: Any, value: int) -> None:
-        held = np.array([value], self.lt.get_matmul_desc_attribute_dtype(attribute))
-        self.lt.matmul_desc_set_attribute(self.matmul, attribute, held.ctypes.data, held.nbytes)
+    def _set(self, kind: str, descriptor: int, attributes: Mapping[Any, int]) -> None:
+        """Set attributes of a descriptor of a kind, by the names that nvmath has for both."""
+        type_of, assign = (getattr(self.lt, name) for name in (f"get_{kind}_attribute_dtype", f"{kind}_set_attribute"))
+        for attribute, value in attributes.items():
+            buffer = np.array([value], type_of(attribute))
+            assign(descriptor, attribute, buffer.ctypes.data, buffer.nbytes)
 
     def _lay_out(self, matrix: Matrix) -> None:
         lt, names = self.lt, self.lt.MatrixLayoutAttribute
         layout = lt.matrix_layout_create(TYPES[matrix.view.dtype], matrix.rows, matrix.columns, matrix.ld)
         self.layouts.append(layout)
         if self.product.batch > 1:
-            for attribute, value in (
-                (names.BATCH_COUNT, self.product.batch),
-                (names.STRIDED_BATCH_OFFSET, matrix.step),
-            ):
-                held = np.array([value], lt.get_matrix_layout_attribute_dtype(attribute))
-                lt.matrix_layout_set_attribute(layout, attribute, held.ctypes.data, held.nbytes)
+            batches = {names.BATCH_COUNT: self.product.batch, names.STRIDED_BATCH_OFFSET: matrix.step}
+            self._set("matrix_layout", layout, batches)
 
     def algorithms(self, handle: int, most: int) -> list[tuple[bytes, int]]:
         """Algorithms that the heuristics propose, the best first, each with its workspace in bytes."""
         lt, names = self.lt, self.lt.MatmulPreferenceAttribute
         left, right, result = self.layouts
+        matrices = (self.product.left, self.product.right, self.product.result)
         preference = lt.matmul_preference_create()
         try:
-            wishes = [(names.MAX_WORKSPACE_BYTES, WORKSPACE_BYTES)]
-            held_by = (self.product.left, self.product.right, self.product.result, self.product.result)
-            sides = ("A", "B", "C", "D")
-            wishes += [
-                (names[f"MIN_ALIGNMENT_{s}_BYTES"], _alignment(m.view)) for s, m in zip(sides, held_by, strict=True)
-            ]
-            for attribute, value in wishes:
-                held = np.array([value], lt.get_matmul_preference_attribute_dtype(attribute))
-                lt.matmul_preference_set_attribute(preference, attribute, held.ctypes.data, held.nbytes)
-            found = np.zeros(most, lt.matmul_heuristic_result_dtype)
+            views = zip("ABCD", (*matrices, matrices[-1]), strict=True)
+            alignments = {names[f"MIN_ALIGNMENT_{side}_BYTES"]: _alignment(matrix.view) for side, matrix in views}
+            self._set("matmul_preference", preference, {names.MAX_WORKSPACE_BYTES: WORKSPACE_BYTES, **alignments})
+            proposed = np.zeros(most, lt.matmul_heuristic_result_dtype)
             count = np.zeros(1, np.int32)
-            lt.matmul_algo_get_heuristic(
-                handle,
-                self.matmul,
-                left,
-                right,
-                result,
-                result,
-                preference,
-                most,
-                found.ctypes.data,
-                count.ctypes.data,
-            )
+            layouts = (left, right, result, result)
+            out = (proposed.ctypes.data, count.ctypes.data)
+            lt.matmul_algo_get_heuristic(handle, self.matmul, *layouts, preference, most, *out)
         finally:
             lt.matmul_preference_destroy(preference)
-        usable = [one for one in found[: int(count[0])] if one["state"] == 0]
+        usable = [one for one in proposed[: int(count[0])] if one["state"] == 0]
         return [(one["algo"].tobytes(), int(one["workspace_size"])) for one in usable]
 
     def __enter__(self) -> Descriptors:
@@ -208,24 +184,9 @@ class PreparedMatmul:
         d = self._descriptors
         left, right, result = d.layouts
         a, b, c = d.addresses
-        self._lt.matmul(
-            self._handle,
-            d.matmul,
-            d.alpha.ctypes.data,
-            a,
-            left,
-            b,
-            right,
-            d.beta.ctypes.data,
-            c,
-            result,
-            c,
-            result,
-            self._algorithm.ctypes.data,
-            workspace,
-            self.workspace,
-            stream,
-        )
+        operands = (d.alpha.ctypes.data, a, left, b, right, d.beta.ctypes.data, c, result, c, result)
+        algorithm = self._algorithm.ctypes.data
+        self._lt.matmul(self._handle, d.matmul, *operands, algorithm, workspace, self.workspace, stream)
 
     def close(self) -> None:
         """Give the descriptors back."""

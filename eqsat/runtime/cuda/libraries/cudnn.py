@@ -6,6 +6,7 @@ from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.libraries.epilogues import forms_addend
+from eqsat.runtime.cuda.libraries.library import check_plan_version
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 
 NAME = "cudnn"
@@ -155,7 +156,7 @@ def plan_text(name: str, version: str) -> str:
 
 
 def parse_plan(plan: str, version: str) -> str:
-    """The name of a plan from text; BackendError for what another version has written, or is no plan of cuDNN's.
+    """The name of a plan from text; BackendError for one of another version, or text that is no plan of cuDNN's.
 
     >>> parse_plan("cudnn 92800 eng57_k2=2", "92800")
     'eng57_k2=2'
@@ -164,12 +165,7 @@ def parse_plan(plan: str, version: str) -> str:
     of, _, name = rest.partition(" ")
     if library != NAME or not name:
         raise BackendError(f"{plan!r} is no plan of cuDNN's", expected=f"{NAME} VERSION NAME")
-    if of != version:
-        raise BackendError(
-            f"the plan is of cuDNN {of}, here is {version}",
-            expected="the version that it was measured with",
-            remedy="measure again",
-        )
+    check_plan_version("cuDNN", of, version)
     return name
 
 

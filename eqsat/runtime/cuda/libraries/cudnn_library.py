@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -22,7 +21,7 @@ from eqsat.runtime.cuda.libraries.cudnn import (
     plan_text,
     views_of,
 )
-from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address, opened
 from eqsat.runtime.kernels.view import View
 
 #: Versions of the frontend that have the calls made here; later ones need packages beside cuDNN.
@@ -30,24 +29,15 @@ FRONTEND = ((1, 18), (1, 32))
 
 
 def library() -> Cudnn:
-    """The library, opened; BackendError that names what is missing, or found in a version that does not fit."""
-    try:
-        cudnn: Any = importlib.import_module("cudnn")
-    except ImportError as error:
-        raise BackendError(
-            "cudnn is not installed" if isinstance(error, ModuleNotFoundError) else f"cudnn fails: {error}",
-            expected="nvidia-cudnn-frontend, and cuDNN 9 of the CUDA that the driver supports",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
-    check_version(str(getattr(cudnn, "__version__", "")))
-    try:
-        return Cudnn(cudnn)
-    except Exception as error:
-        raise BackendError(
-            f"cuDNN cannot be used: {first_line(error)}",
-            expected="cuDNN 9 of the CUDA that the driver supports",
-            remedy="pip install 'eqsat[cuda13]'",
-        ) from error
+    """The library, opened; BackendError that names a part that is missing, or of a version that does not fit."""
+    return opened(
+        "cudnn",
+        Cudnn,
+        called="cuDNN",
+        package="nvidia-cudnn-frontend, and cuDNN 9 of the CUDA that the driver supports",
+        version="cuDNN 9 of the CUDA that the driver supports",
+        check=lambda cudnn: check_version(str(getattr(cudnn, "__version__", ""))),
+    )
 
 
 def check_version(version: str) -> None:
@@ -82,20 +72,20 @@ class Cudnn:
             return ()
         graph = stated.graph
         graph.build_plans(self._cudnn.build_plan_policy.ALL)
-        usable = [i for i in _indices(graph) if _is_built(graph, i)]
+        usable = [i for i in range(graph.get_execution_plan_count()) if _is_built(graph, i)]
         return tuple(dict.fromkeys(plan_text(graph.get_plan_name_at_index(i), self.version) for i in usable))
 
     def prepare(self, call: Call, address: Address, plan: str | None = None) -> PreparedGraph:
         """The call by a plan, or by the first of cuDNN's that can be built."""
         stated = self._graph(call)
         wanted = None if plan is None else parse_plan(plan, self.version)
-        found = None if stated is None else self._built(stated.graph, wanted)
-        if stated is None or found is None:
+        index = None if stated is None else self._built(stated.graph, wanted)
+        if stated is None or index is None:
             which = "no plan" if plan is None else f"no plan {plan!r}"
             raise BackendError(f"cuDNN {self.version} has {which} for {described(call)}")
         pointers = {tensor: address(view) for tensor, view in zip(stated.tensors, views_of(call), strict=True)}
-        text = plan_text(stated.graph.get_plan_name_at_index(found), self.version)
-        return PreparedGraph(self._cudnn, self._handle, stated.graph, found, pointers, text, stated.numbers)
+        text = plan_text(stated.graph.get_plan_name_at_index(index), self.version)
+        return PreparedGraph(self._cudnn, self._handle, stated.graph, index, pointers, text, stated.numbers)
 
     def close(self) -> None:
         """Give the handle back."""
@@ -125,7 +115,7 @@ class Cudnn:
         return stated
 
     def _built(self, graph: Any, wanted: str | None) -> int | None:
-        for index in _indices(graph):
+        for index in range(graph.get_execution_plan_count()):
             if wanted is not None and graph.get_plan_name_at_index(index) != wanted:
                 continue
             # A plan that the heuristics list may still not be one for this device.
@@ -133,10 +123,6 @@ class Cudnn:
                 graph.build_plan_at_index(index)
                 return index
         return None
-
-
-def _indices(graph: Any) -> Iterator[int]:
-    return iter(range(graph.get_execution_plan_count()))
 
 
 def _is_built(graph: Any, index: int) -> bool:
@@ -148,7 +134,7 @@ def _is_built(graph: Any, index: int) -> bool:
 
 
 def _unwanted(cudnn: Any, call: Call) -> list[Any]:
-    """Arithmetic that is not what was asked for: narrower operands or sums, TF32 where float32 stands."""
+    """Arithmetic that was not asked for: narrower operands or sums, TF32 where float32 stands."""
     notes = cudnn.numerical_note
     unwanted = [notes.DOWN_CONVERT_INPUTS, notes.REDUCED_PRECISION_REDUCTION]
     exact = isinstance(call, Convolution) and call.x.dtype is DType.FLOAT32 and not call.arithmetic
@@ -167,11 +153,11 @@ class Stated:
 def state(cudnn: Any, call: Call, **device: int | None) -> Stated:
     """A call as a graph of cuDNN's.
 
-    `device` is what the graph is to know of where it runs: a handle, or a compute capability as `sm_version`.
+    `device` is a handle of the device that the graph is to run on, or its compute capability as `sm_version`.
     """
     stated = _state(cudnn, call, **device)
     for tensor, view in zip(stated.tensors, views_of(call), strict=True):
-        # The frontend takes what says nothing to lie at multiples of 16 bytes; parts of other tensors need not.
+        # The frontend takes tensors to lie at multiples of 16 bytes unless told; parts of other tensors need not.
         tensor.set_alignment(view.alignment)
     return stated
 
@@ -192,7 +178,7 @@ def _state_convolution(graph: Any, call: Convolution, dtype: Any) -> list[Any]:
     # cuDNN has planes of two axes or more; one of one axis gets another of one element.
     lift = 1 if plane == 1 else 0
     x, w = (graph.tensor(name=n, data_type=dtype, **_placed(v, lift)) for n, v in (("x", call.x), ("w", call.w)))
-    made = graph.conv_fprop(
+    tensor = graph.conv_fprop(
         image=x,
         weight=w,
         pre_padding=[0] * lift + list(call.pads[:plane]),
@@ -205,17 +191,17 @@ def _state_convolution(graph: Any, call: Convolution, dtype: Any) -> list[Any]:
     if call.addend is not None:
         # Before the bias: so cuDNN has it in its own patterns, whose sums are in float32 in any order.
         added = [graph.tensor(name="addend", data_type=dtype, **_placed(call.addend, lift))]
-        made = graph.add(a=made, b=added[0])
+        tensor = graph.add(a=tensor, b=added[0])
     if call.bias is not None:
         channels = call.bias.shape[0]
         rank = call.x.rank + lift
         dims, strides = [1, channels, *[1] * (rank - 2)], [channels, 1, *[channels] * (rank - 2)]
         bias = graph.tensor(name="bias", data_type=dtype, dim=dims, stride=strides)
-        made = graph.bias(input=made, bias=bias)
+        tensor = graph.bias(input=tensor, bias=bias)
         tensors.append(bias)
     if call.relu:
-        made = graph.relu(input=made)
-    return [*tensors, *added, _finish(made, call.result, dtype, lift)]
+        tensor = graph.relu(input=tensor)
+    return [*tensors, *added, _finish(tensor, call.result, dtype, lift)]
 
 
 def _state_attention(cudnn: Any, graph: Any, call: Attention, dtype: Any) -> list[Any]:
@@ -229,8 +215,8 @@ def _state_attention(cudnn: Any, graph: Any, call: Attention, dtype: Any) -> lis
         options["diagonal_alignment"] = cudnn.diagonal_alignment.TOP_LEFT
         options["diagonal_band_right_bound"] = 0
     q, k, v = tensors[:3]
-    made, _ = graph.sdpa(q=q, k=k, v=v, generate_stats=False, attn_scale=call.scale, **options)
-    return [*tensors, _finish(made, call.result, dtype)]
+    average, _ = graph.sdpa(q=q, k=k, v=v, generate_stats=False, attn_scale=call.scale, **options)
+    return [*tensors, _finish(average, call.result, dtype)]
 
 
 def _state_normalisation(cudnn: Any, graph: Any, call: Normalisation) -> Stated:
@@ -243,10 +229,10 @@ def _state_normalisation(cudnn: Any, graph: Any, call: Normalisation) -> Stated:
     epsilon = graph.tensor(name="epsilon", data_type=single, dim=[1] * 4, stride=[1] * 4, is_pass_by_value=True)
     options = {"norm_forward_phase": cudnn.norm_forward_phase.INFERENCE, "epsilon": epsilon}
     if bias:
-        made, *_ = graph.layernorm(input=x, scale=scale, bias=bias[0], **options)
+        normalised, *_ = graph.layernorm(input=x, scale=scale, bias=bias[0], **options)
     else:
-        made, *_ = graph.rmsnorm(input=x, scale=scale, **options)
-    result = _finish(made, _as_image(call.result), getattr(cudnn.data_type, TYPES[call.result.dtype]))
+        normalised, *_ = graph.rmsnorm(input=x, scale=scale, **options)
+    result = _finish(normalised, _as_image(call.result), getattr(cudnn.data_type, TYPES[call.result.dtype]))
     return Stated(graph, [x, scale, *bias, result], {epsilon: ctypes.c_float(call.epsilon)})
 
 
@@ -296,36 +282,33 @@ def _without_repeats(view: View) -> View:
     return view
 
 
+@dataclass(eq=False)
 class PreparedGraph:
     """A graph of cuDNN's with its plan built; `numbers` are read when it is launched."""
 
-    def __init__(
-        self,
-        cudnn: Any,
-        handle: int | None,
-        graph: Any,
-        index: int,
-        pointers: dict[Any, int],
-        plan: str,
-        numbers: Mapping[Any, ctypes.c_float] | None = None,
-    ) -> None:
-        self.plan = plan
-        self.workspace = int(graph.get_workspace_size_plan_at_index(index))
-        self._cudnn, self._handle, self._graph, self._index, self._pointers = cudnn, handle, graph, index, pointers
-        self._numbers = dict(numbers or {})
-        self._places = pointers | {tensor: ctypes.addressof(number) for tensor, number in self._numbers.items()}
+    cudnn: Any
+    handle: int | None
+    graph: Any
+    index: int
+    pointers: dict[Any, int]
+    plan: str
+    numbers: Mapping[Any, ctypes.c_float]
+
+    def __post_init__(self) -> None:
+        self.workspace = int(self.graph.get_workspace_size_plan_at_index(self.index))
+        self._places = self.pointers | {tensor: ctypes.addressof(number) for tensor, number in self.numbers.items()}
 
     def launch(self, stream: int, workspace: int) -> None:
         """Put the plan's kernels on a stream."""
-        self._cudnn.set_stream(handle=self._handle, stream=stream)
-        self._graph.execute_plan_at_index(self._places, workspace, self._index, handle=self._handle)
+        self.cudnn.set_stream(handle=self.handle, stream=stream)
+        self.graph.execute_plan_at_index(self._places, workspace, self.index, handle=self.handle)
 
     def at(self, call: Call, address: Address) -> PreparedGraph:
         """The same plan at other addresses, without building it once more, which takes long."""
-        pointers = {tensor: address(view) for tensor, view in zip(self._pointers, views_of(call), strict=True)}
-        return PreparedGraph(self._cudnn, self._handle, self._graph, self._index, pointers, self.plan, self._numbers)
+        pointers = {tensor: address(view) for tensor, view in zip(self.pointers, views_of(call), strict=True)}
+        return replace(self, pointers=pointers)
 
     def close(self) -> None:
         """Forget the graph, which frees its resources."""
-        self._graph = None
-        self._pointers = self._places = {}
+        self.graph = None
+        self.pointers = self._places = {}

@@ -16,7 +16,7 @@ _ALIGNMENT = 16
 def epilogue_of(product: str, op: str, attrs: Mapping[str, Any], made: TensorType, others: Sequence[TensorType]) -> str:
     """The kind of epilogue of a product that an operator is: "scale", "bias", "addend", "function", or "" for none.
 
-    `others` is what it reads besides the product; an addend is as large as what is made.
+    `others` are its operands besides the product; an addend is as large as the result.
 
     >>> row, matrix = TensorType.of("float32", (8,)), TensorType.of("float32", (4, 8))
     >>> epilogue_of("matmul", "add", {}, matrix, [row]), epilogue_of("matmul", "add", {}, matrix, [matrix])
@@ -55,7 +55,7 @@ def takes_addend(
 ) -> bool:
     """Return whether libraries add a tensor at the end of a convolution: channels last, on tensor cores.
 
-    `images` are the layouts and element types of what is read, added and made.
+    `images` are the layouts and element types of the operand, the addend and the result.
 
     >>> from eqsat.language.terms.types import DType
     >>> attrs, filters = {"group": 1, "activation": "none"}, TensorType.of("float32", (64, 32, 3, 3))

@@ -2,15 +2,59 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from eqsat.errors import BackendError, first_line
 from eqsat.runtime.kernels.view import View
 
 #: The address of the first element of a view in the memory of the device.
 Address = Callable[[View], int]
 #: Bytes that a library may use beside operands and results: one such piece a stream.
 WORKSPACE_BYTES = 32 << 20
+
+
+Opened = TypeVar("Opened")
+
+
+def opened(
+    module: str,
+    kind: Callable[[Any], Opened],
+    *,
+    called: str,
+    package: str,
+    version: str,
+    check: Callable[[Any], None] = lambda module: None,
+) -> Opened:
+    """A library by its Python module, made by `kind` once `check` has passed; BackendError that names the missing part.
+
+    `package` is expected where the module is missing, `version` where the library fails.
+    """
+    install = "pip install 'eqsat[cuda13]'"
+    name = module.partition(".")[0]
+    try:
+        loaded: Any = importlib.import_module(module)
+    except ImportError as error:
+        missing = isinstance(error, ModuleNotFoundError)
+        fault = f"{name} is not installed" if missing else f"{name} fails: {first_line(error)}"
+        raise BackendError(fault, expected=package, remedy=install) from error
+    check(loaded)
+    try:
+        return kind(loaded)
+    except Exception as error:
+        fault = f"{called} cannot be used: {first_line(error)}"
+        raise BackendError(fault, expected=version, remedy=install) from error
+
+
+def check_plan_version(library: str, stated: str, here: str) -> None:
+    """BackendError for a plan that another version of a library has written."""
+    if stated != here:
+        raise BackendError(
+            f"the plan is of {library} {stated}, here is {here}",
+            expected="the version that it was measured with",
+            remedy="measure again",
+        )
 
 
 class PreparedCall(Protocol):

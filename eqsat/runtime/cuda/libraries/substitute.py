@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, Constant, DType, Node, TensorType
 from eqsat.runtime.cuda.libraries.calls import Attention, Call, Convolution, Matmul, Normalisation
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource

@@ -1,4 +1,4 @@
-"""Plans of library calls: those measured to be fastest, looked up by what the call computes."""
+"""Plans of library calls: those measured to be fastest, looked up by the computation of a call."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BY = " by "
 
 
 def signature(call: Call) -> str:
-    """A short hash of what a call computes and how its operands lie, without where: equal calls may share a plan.
+    """A short hash of a call's computation and the strides of its operands: equal calls may share a plan.
 
     >>> from eqsat.language.terms.types import DType
     >>> from eqsat.runtime.cuda.libraries.calls import Matmul
@@ -29,8 +29,8 @@ def signature(call: Call) -> str:
     for field in fields(call):
         value = getattr(call, field.name)
         # Plans may ask for an alignment, which the place within a buffer decides.
-        held = replace(value, buffer="", offset=value.alignment) if isinstance(value, View) else value
-        parts.append(f"{field.name}={held!r}")
+        stated = replace(value, buffer="", offset=value.alignment) if isinstance(value, View) else value
+        parts.append(f"{field.name}={stated!r}")
     return hashlib.blake2b("; ".join(parts).encode(), digest_size=8).hexdigest()
 
 
@@ -47,7 +47,7 @@ def choice(entries: Iterable[str]) -> Callable[[Call], str | None]:
 
 
 def tried(call: Call, chosen: str | None) -> tuple[str | None, ...]:
-    """The plans that a call is run by, the first of them that can be; None is what the library itself chooses.
+    """The plans that a call is run by, the first of them that can be; None is the library's own choice.
 
     Where nothing was measured, normalisations run on generated kernels: nothing says that a library is faster.
 

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.program.launches import Buffer, Launch
-from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT
+from eqsat.runtime.kernels.view import padded
 
 
 class Launches(Protocol):
@@ -45,7 +45,7 @@ class Arrangement:
     """The places of the buffers of values in one arena, and the bytes of the rest; all sizes are in bytes.
 
     `bound` is the most that is alive at one launch, which no arrangement in this order of launches can be below; `sum`
-    is what the values would take without sharing.
+    is the bytes that the values would take without sharing.
     """
 
     arena: int
@@ -78,30 +78,25 @@ def _size(nbytes: int) -> str:
     return f"{nbytes} B"
 
 
-def _rounded(nbytes: int) -> int:
-    """Bytes that a buffer takes, with those lost to alignment."""
-    return -(-nbytes // BUFFER_ALIGNMENT) * BUFFER_ALIGNMENT
-
-
 def lifetimes(program: Launches) -> dict[str, Lifetime]:
     """The long each buffer of a value is needed; BackendError for one that is read before anything is written to it."""
-    found: dict[str, Lifetime] = {}
+    alive: dict[str, Lifetime] = {}
     for index, launch in enumerate(program.launches):
         for view in launch.reads:
             if program.buffers[view.buffer].role != "value":
                 continue
-            if view.buffer not in found:
+            if view.buffer not in alive:
                 raise BackendError(
                     f"launch {index} ({launch.label}) reads {view.buffer!r}, which nothing before it writes",
                     where=program.name,
                     expected="launches in an order that writes before it reads",
                 )
-            found[view.buffer] = Lifetime(found[view.buffer].first, index)
+            alive[view.buffer] = Lifetime(alive[view.buffer].first, index)
         for view in launch.writes:
             if program.buffers[view.buffer].role == "value":
-                known = found.get(view.buffer, Lifetime(index, index))
-                found[view.buffer] = Lifetime(known.first, index)
-    return found
+                known = alive.get(view.buffer, Lifetime(index, index))
+                alive[view.buffer] = Lifetime(known.first, index)
+    return alive
 
 
 def arrange(program: Launches) -> Arrangement:
@@ -110,7 +105,7 @@ def arrange(program: Launches) -> Arrangement:
     Of three orders (by size, by size and length of life, by first launch) the one with the smallest arena stays.
     """
     alive = lifetimes(program)
-    sizes = {name: _rounded(program.buffers[name].nbytes) for name in alive}
+    sizes = {name: padded(program.buffers[name].nbytes) for name in alive}
 
     def span(name: str) -> int:
         return alive[name].last - alive[name].first + 1
@@ -124,7 +119,7 @@ def arrange(program: Launches) -> Arrangement:
     offsets = min(placed, key=lambda o: _end(o, sizes))
 
     def held(role: str) -> int:
-        return sum(_rounded(b.nbytes) for b in program.buffers.values() if b.role == role)
+        return sum(padded(b.nbytes) for b in program.buffers.values() if b.role == role)
 
     largest = max(program.buffers.values(), key=lambda b: b.nbytes, default=None)
     return Arrangement(
@@ -161,17 +156,13 @@ def _bound(alive: Mapping[str, Lifetime], sizes: Mapping[str, int], launches: in
     for name, life in alive.items():
         changes[life.first] += sizes[name]
         changes[life.last + 1] -= sizes[name]
-    most = now = 0
-    for change in changes:
-        now += change
-        most = max(most, now)
-    return most
+    return max(itertools.accumulate(changes), default=0)
 
 
 def check(program: Launches, arrangement: Arrangement) -> None:
     """BackendError unless no two buffers that are needed at one launch share a byte, and every view lies in its buffer.
 
-    Works launch by launch from the views alone, and so shares nothing with what placed the buffers.
+    Works launch by launch from the views alone, and so shares nothing with the placement of the buffers.
     """
     needed = _needed(program)
     for index, names in enumerate(needed):

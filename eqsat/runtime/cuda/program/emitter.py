@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Held, Plan
-from eqsat.language.terms.state import LAYOUTS, State
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import LAYOUTS, DType, Held, Node, Plan, State, TensorType
+from eqsat.language.terms.constant import Array, Constant, narrowed
 from eqsat.runtime.cuda.libraries.calls import Call
 from eqsat.runtime.cuda.program.launches import Buffer, Launch, Role
 from eqsat.runtime.cuda.program.placement import Placement, placement
-from eqsat.runtime.cuda.program.sharing import Blocks
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.kernels.view import View
+
+#: Elements that tell most blocks of one size apart.
+_SAMPLE = 32
 
 
 @dataclass
@@ -31,7 +35,7 @@ class Part:
 
     @property
     def state(self) -> State:
-        """The state of what is made on the way."""
+        """The state of the values made on the way."""
         return next(iter(self.results.values()))
 
     def rest(self, taken: int) -> Part:
@@ -69,8 +73,13 @@ class Emitter:
                 expected="a plan for a GPU",
                 remedy="optimise with device='cuda', or the name of a GPU",
             )
+        return self._buffer(name, type.dtype, type.static, role, stored if order is None else order)
+
+    def _buffer(
+        self, name: str, dtype: DType, shape: Sequence[int], role: Role, order: Sequence[int] | None = None
+    ) -> View:
         title = name if name not in self.buffers else f"{name} ({len(self.buffers)})"
-        view = View.of(title, type.dtype, type.static, stored if order is None else order)
+        view = View.of(title, dtype, shape, order)
         self.buffers[title] = Buffer(title, view.nbytes, role)
         return view
 
@@ -86,31 +95,29 @@ class Emitter:
             view = part if seen is None else seen
         else:
             order = self.wishes.orders.get(held.value) if held.state.layout == "row" else None
-            name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
-            view = self.new(name, held.value, held.state, "value", order)
+            view = self.new(_title(held), held.value, held.state, "value", order)
         self.views[held] = view
         return view
 
     def read(self, held: Held) -> View:
         """Where a value lies in a state; a constant is put in that state when first asked for."""
-        found = self.views.get(held)
-        if found is None:
+        view_there = self.views.get(held)
+        if view_there is None:
             if held.value not in self.constants:
                 raise BackendError(f"{held.value!r} is not held in state {held.state}", where=self.graph.name)
-            name = held.value if held.state.is_plain else f"{held.value} as {held.state}"
-            view = self.new(name, held.value, held.state, "weight")
-            # What is handed out may be written to by whoever gets it.
+            view = self.new(_title(held), held.value, held.state, "weight")
+            # An output may be written to by whoever gets it.
             handed_out = held.value in self.graph.outputs.values()
             shared = None if handed_out else self._blocks.shared(self.constants[held.value], view)
             if shared is not None:
                 del self.buffers[view.buffer]
-            found = self.views[held] = view if shared is None else shared
-        return found
+            view_there = self.views[held] = view if shared is None else shared
+        return view_there
 
     def operand(self, part: Part, value: str) -> View:
         """The view a part reads a value by."""
-        found = part.inner.get(value)
-        return self.read(Held(value, part.states.get(value, part.state))) if found is None else found
+        view = part.inner.get(value)
+        return self.read(Held(value, part.states.get(value, part.state))) if view is None else view
 
     def result(self, part: Part, value: str) -> View:
         """The view a part writes a value to: its place, or a buffer that only the part itself reads."""
@@ -134,12 +141,8 @@ class Emitter:
         return target
 
     def spare(self, label: str, dtype: DType, shape: Sequence[int]) -> View:
-        """A buffer between two launches, for what is no value of the graph, with its elements in order."""
-        title = f"{label}, in order"
-        title = title if title not in self.buffers else f"{title} ({len(self.buffers)})"
-        view = View.of(title, dtype, shape)
-        self.buffers[title] = Buffer(title, view.nbytes, "value")
-        return view
+        """A buffer between two launches, for elements in order that are no value of the graph."""
+        return self._buffer(f"{label}, in order", dtype, shape, "value")
 
     def contiguous(self, view: View, label: str) -> View:
         """A copy with its elements in order."""
@@ -150,7 +153,68 @@ class Emitter:
         self.launches.append(Launch(call, tuple(reads), (result,), tuple(values), label))
 
 
+def _title(held: Held) -> str:
+    return held.value if held.state.is_plain else f"{held.value} as {held.state}"
+
+
 def _tensor(type: object) -> TensorType:
     if not isinstance(type, TensorType):
         raise BackendError(f"{type} is no tensor", expected="tensors alone")
     return type
+
+
+@dataclass
+class _StoredConstant:
+    """A constant in memory: the whole buffer that the view shows, in the order in which it is stored."""
+
+    constant: Constant
+    view: View
+
+    def ordered(self) -> Array:
+        """The elements as they are stored, in the element type of the constant itself."""
+        order = sorted(range(self.view.rank), key=lambda axis: (-self.view.strides[axis], axis))
+        return np.transpose(self.constant.array.reshape(self.view.shape), order)
+
+    def sample(self) -> bytes:
+        """A few of the stored elements, from the first to the last."""
+        ordered = self.ordered()
+        places = np.unique(np.linspace(0, ordered.size - 1, _SAMPLE).astype(np.int64))
+        return self._bytes(ordered.flat[places])
+
+    def stored(self) -> bytes:
+        """All of the bytes."""
+        return self._bytes(self.ordered())
+
+    @cached_property
+    def digest(self) -> bytes:
+        """A hash of all of the bytes."""
+        return hashlib.blake2b(self.stored(), digest_size=16).digest()
+
+    def _bytes(self, elements: Array) -> bytes:
+        return np.ascontiguousarray(narrowed(elements, self.view.dtype)).tobytes()
+
+
+class Blocks:
+    """The constants that are in memory so far: one block for all whose bytes are the same, whatever their shapes.
+
+    Memory that a caller may write to is an input, and never among them.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[DType, int, bytes], list[_StoredConstant]] = {}
+
+    def shared(self, constant: Constant, view: View) -> View | None:
+        """A view of a constant that is stored already as `view` asks; None if there is none, and `view` is then stored.
+
+        Compared by element type and size, then by a sample of the bytes, by a hash of them, and by all of them: 0.0 is
+        not -0.0, and NaN is NaN where its bits are the same.
+        """
+        if not view.count:
+            return None
+        block = _StoredConstant(constant, view)
+        alike = self._known.setdefault((view.dtype, view.nbytes, block.sample()), [])
+        for other in alike:
+            if other.digest == block.digest and other.stored() == block.stored():
+                return replace(view, buffer=other.view.buffer)
+        alike.append(block)
+        return None

@@ -23,7 +23,7 @@ _UNFIT = (TypeError, AttributeError, ValueError, NotImplementedError, IndexError
 def run_fallback(work: Fallback, launch: Launch, array: Callable[[View], Any], interpretation: Any) -> list[Any]:
     """The results of an operator by its reference, for those of its outputs that are used.
 
-    `array` finds the elements of a view; `interpretation` is what is computed with. Reads and writes of the launch are
+    `array` finds the elements of a view; `interpretation` is the arithmetic. Reads and writes of the launch are
     the operands that are there and the results that are used, in the node's order.
     """
     node = work.node
@@ -33,10 +33,10 @@ def run_fallback(work: Fallback, launch: Launch, array: Callable[[View], Any], i
     operands = [None if view is None else array(view) for view in views]
     types = [None if view is None else _type(view) for view in views]
     inferred = spec(node.op).result_types(types, node.attrs)
-    kept = [*made_in, *[None] * (len(inferred) - len(made_in))]
-    results = [t if v is None else _type(v) for t, v in zip(inferred, kept, strict=True)]
-    made = run_node(interpretation, node, operands, types, results)
-    return [one for one, view in zip(made, kept, strict=True) if view is not None]
+    result_views = [*made_in, *[None] * (len(inferred) - len(made_in))]
+    results = [t if v is None else _type(v) for t, v in zip(inferred, result_views, strict=True)]
+    arrays = run_node(interpretation, node, operands, types, results)
+    return [one for one, view in zip(arrays, result_views, strict=True) if view is not None]
 
 
 def _type(view: View) -> TensorType:
@@ -56,11 +56,11 @@ class DeviceFallback:
 
     def run(self, work: Fallback, launch: Launch, array: Callable[[View], Any]) -> None:
         """Compute an operator, and write its results to the arrays of the launch's views."""
-        made = None if work.node.op in self.on_host else self._run_here(work, launch, array)
-        if made is None:
+        arrays = None if work.node.op in self.on_host else self._run_here(work, launch, array)
+        if arrays is None:
             self.on_host.add(work.node.op)
-            made = run_fallback(work, launch, lambda view: self._to_host(array(view)), Floats())
-        for view, one in zip(launch.writes, made, strict=True):
+            arrays = run_fallback(work, launch, lambda view: self._to_host(array(view)), Floats())
+        for view, one in zip(launch.writes, arrays, strict=True):
             array(view)[...] = self._module.asarray(one)
 
     def _run_here(self, work: Fallback, launch: Launch, array: Callable[[View], Any]) -> list[Any] | None:

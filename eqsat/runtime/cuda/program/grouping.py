@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Conversion, Held, Kernel, Node, Plan, TensorType
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 
@@ -37,8 +35,8 @@ def has_epilogue(op: str) -> bool:
 def grouped(plan: Plan) -> Plan:
     """The plan with pointwise operators in the kernels of those that make, or read, their values.
 
-    Nothing is computed twice: what several kernels read is written by the first of them. All values of one kernel are
-    held in one layout.
+    Nothing is computed twice: a value that several kernels read is written by the first of them. All values of one
+    kernel are held in one layout.
     """
     return _Grouping(plan).grouped()
 
@@ -74,7 +72,7 @@ class _Grouping:
                     self.steps[index] = self._joined(earlier, now, kept)
                     self.steps[place] = None
                     self.at = [index if at == place else at for at in self.at]
-                    # What did not pay into the one may pay into both.
+                    # An operand that did not join the one may join both.
                     waiting += earlier.operands
         return replace(self.plan, steps=tuple(s for s in self.steps if s is not None))
 
@@ -108,12 +106,12 @@ class _Grouping:
         reader = next(n for n in then if held.value in n.inputs)
         if kept and (cores and has_epilogue(cores[0].op)):
             return False
-        # What several read is written where the results are, or where a row is read.
+        # A value that several read is written where the results are, or where a row is read.
         whole = self._elements(cores[0].inputs[0] if cores and cores[0] in then else then[-1].outputs[0])
         if any(self._elements(h.value) != whole for h in kept):
             return False
         if any(core in first for core in cores):
-            # What follows a row or a product must be as large: it is computed where each element is made.
+            # A follower of a row or a product must be as large: it is computed where each element is made.
             same = self._elements(reader.outputs[0]) == self._elements(first[-1].outputs[0])
             return (
                 is_pointwise(reader)
@@ -121,13 +119,13 @@ class _Grouping:
                 and (is_rowwise(cores[0].op) or self._ends_product(first, reader, earlier, now))
             )
         if is_pulled(reader.op):
-            # Where it copies all of what it reads, that is written where it belongs at once.
+            # An operand that it copies whole is written where it belongs at once.
             return not kept and not (reader.op == "concat" and len(then) == 1)
-        # What comes before a row is computed as the row is read; products read from memory alone.
+        # Operators before a row are computed as the row is read; products read from memory alone.
         return is_rowwise(reader.op) or is_pointwise(reader)
 
     def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
-        """Return whether a library computes a node at the end of a product, after what it computes there already."""
+        """Return whether a library computes a node at the end of a product, after its epilogues so far."""
         epilogues: list[str] = []
         for before, node in itertools.pairwise((*first, reader)):
             made = self.graph.type(node.outputs[0])

@@ -15,7 +15,7 @@ Role = Literal["input", "weight", "value", "output"]
 
 @dataclass(frozen=True)
 class Buffer:
-    """Memory of its own: what it is for, and its bytes. Values lie in the arena; the rest lasts as a program does."""
+    """Memory of its own, its bytes and its role. Values lie in the arena; the rest lasts as a program does."""
 
     name: str
     nbytes: int
@@ -31,7 +31,7 @@ class Fallback:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel on its way to the GPU: what is run, what it reads and writes, and the graph's values it makes.
+    """One kernel on its way to the GPU, the views it reads and writes, and the graph's values it makes.
 
     For a KernelSource, `reads` and then `writes` are the views of its arguments, in their order.
     """
@@ -44,7 +44,7 @@ class Launch:
 
     @property
     def kind(self) -> str:
-        """The kind of what runs it: "generated", a call of a library's, or "fallback".
+        """The kind of its kernel: "generated", a call of a library's, or "fallback".
 
         >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
         'fallback'

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.terms.state import LAYOUTS, PLAIN, State
+from eqsat.language.terms import LAYOUTS, PLAIN, Conversion, Graph, Held, Kernel, Plan, State
 from eqsat.runtime.cuda.program.emitter import Emitter, Part
 from eqsat.runtime.cuda.program.grouping import grouped
 from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
@@ -27,7 +25,7 @@ def program_of(
     """The launches of a plan, or of a graph, at sizes of its named dims.
 
     `libraries` are those whose kernels may be called: "cublaslt" for matrix products, "cudnn" for convolutions and
-    attention; what they do not compute is generated. BackendError for what cannot run on a GPU at all.
+    attention; the rest is generated. BackendError for nodes that cannot run on a GPU at all.
     """
     sizes = whole_sizes(sizes or {}, (given.graph if isinstance(given, Plan) else given).name)
     plan = given if isinstance(given, Plan) else plain_plan(static_graph(given, sizes))
@@ -61,16 +59,16 @@ class Lowering(Emitter):
             outputs[name] = _as_stored(self.read(Held(value, state)), state)
         used = {v.buffer for launch in self.launches for v in (*launch.reads, *launch.writes)}
         used |= {v.buffer for v in (*inputs.values(), *outputs.values())}
-        kept = {name: b for name, b in self.buffers.items() if name in used}
+        buffers = {name: b for name, b in self.buffers.items() if name in used}
         for view in outputs.values():
-            if kept[view.buffer].role == "value":
-                kept[view.buffer] = replace(kept[view.buffer], role="output")
+            if buffers[view.buffer].role == "value":
+                buffers[view.buffer] = replace(buffers[view.buffer], role="output")
         weights = {
             view.buffer: (self.constants[held.value], view)
             for held, view in self.views.items()
-            if held.value in self.constants and kept.get(view.buffer, Buffer("", 0, "value")).role == "weight"
+            if held.value in self.constants and buffers.get(view.buffer, Buffer("", 0, "value")).role == "weight"
         }
-        return CudaProgram(self.graph.name, kept, tuple(self.launches), inputs, outputs, weights)
+        return CudaProgram(self.graph.name, buffers, tuple(self.launches), inputs, outputs, weights)
 
     def _convert(self, step: Conversion) -> None:
         held = Held(step.value, step.target)
@@ -100,20 +98,20 @@ class Lowering(Emitter):
     def _unfold(self, part: Part) -> int:
         """Replace nodes that no kernel computes at once by operators with kernels; their number, or 0 if one stays.
 
-        What comes after it in its part goes on after the last of them.
+        The nodes after it in its part follow the last of them.
         """
         node = part.nodes[0]
         if node.op == "gemm" and "cublaslt" not in self.products.libraries:
             return 0  # one generated kernel computes it all
-        made = unfolded(node, self.types, lambda op: f"{node.outputs[0]} ({op} {len(self.types)})")
-        if made is None:
+        parts = unfolded(node, self.types, lambda op: f"{node.outputs[0]} ({op} {len(self.types)})")
+        if parts is None:
             return 0
-        self.constants |= made.constants
+        self.constants |= parts.constants
         inner = State("row", part.state.precision)
         states = {v: part.states.get(v, part.state) for n in part.nodes for v in n.inputs if v is not None}
-        states |= {n.outputs[0]: part.results.get(n.outputs[0], inner) for n in made.nodes}
+        states |= {n.outputs[0]: part.results.get(n.outputs[0], inner) for n in parts.nodes}
         states |= part.results
-        groups = made.groups()
+        groups = parts.groups()
         groups[-1] += part.nodes[1:]
         for index, group in enumerate(groups):
             later = {v for rest in groups[index + 1 :] for n in rest for v in n.inputs} | set(part.results)
@@ -131,8 +129,8 @@ class Lowering(Emitter):
         type = self.types[source]
         if part.states[source].typed(type).dtype != part.state.typed(type).dtype:
             return False
-        made = [o for o in node.outputs if o]
-        views = seen_as(node, self.operand(part, source), [self.types[o] for o in made])
+        outputs = [o for o in node.outputs if o]
+        views = seen_as(node, self.operand(part, source), [self.types[o] for o in outputs])
         if views is None:
             return False
         for name, view in zip(node.outputs, views, strict=True):

@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Held, Plan
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Held, Node, Plan, TensorType
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
 
 
@@ -49,8 +47,8 @@ def seen_as(node: Node, view: View, results: list[TensorType]) -> list[View] | N
     if node.op == "transpose":
         return [view.permuted(attrs["perm"])]
     if node.op == "reshape":
-        found = view.reshaped(results[0].static)
-        return None if found is None else [found]
+        reshaped = view.reshaped(results[0].static)
+        return None if reshaped is None else [reshaped]
     if node.op == "expand":
         return [view.broadcast_to(results[0].static)]
     if node.op == "slice":
@@ -109,28 +107,28 @@ class _Wishes:
         state = kernel.results[0].state
         if any(h.state != state for h in kernel.operands):
             return {}
-        made = self.types[whole]
-        axis = node.attrs["axis"] % made.rank
-        row = math.prod(made.static[axis + 1 :]) * state.typed(made).dtype.itemsize
+        type = self.types[whole]
+        axis = node.attrs["axis"] % type.rank
+        row = math.prod(type.static[axis + 1 :]) * state.typed(type).dtype.itemsize
         start = 0
-        found: dict[str, Home] = {}
-        stored = View.of("", state.typed(made).dtype, made.static)
+        homes: dict[str, Home] = {}
+        stored = View.of("", state.typed(type).dtype, type.static)
         for value in node.inputs:
             name = self._beneath(str(value))
             size = self.types[str(value)].static[axis]
-            aligned = start * row % WIDEST_ACCESS == 0 and made.static[axis] * row % WIDEST_ACCESS == 0
-            once = node.inputs.count(value) == 1 and name not in {*taken, *found} and name not in self.wanted
+            aligned = start * row % WIDEST_ACCESS == 0 and type.static[axis] * row % WIDEST_ACCESS == 0
+            once = node.inputs.count(value) == 1 and name not in {*taken, *homes} and name not in self.wanted
             fits = stored.sliced(axis, start, size).reshaped(self.types[name].static) is not None
             if aligned and once and fits and self._made(name) == Held(name, state):
-                found[name] = Home(Held(whole, state), axis, start, size)
+                homes[name] = Home(Held(whole, state), axis, start, size)
             start += size
-        return found
+        return homes
 
     def _order(self, node: Node, homes: Mapping[str, Home]) -> tuple[int, ...] | None:
         """The order to store a value in whose only reader transposes it for one who needs the result in order."""
-        value, made = str(node.inputs[0]), node.outputs[0]
-        readers = self.graph.consumers.get(made, ())
-        in_order = made in self.wanted or (len(readers) == 1 and readers[0].op == "reshape")
+        value, transposed = str(node.inputs[0]), node.outputs[0]
+        readers = self.graph.consumers.get(transposed, ())
+        in_order = transposed in self.wanted or (len(readers) == 1 and readers[0].op == "reshape")
         alone = len(self.graph.consumers.get(value, ())) == 1 and value not in self.wanted and value not in homes
         if not in_order or not alone or self._made(value) is None:
             return None

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
 from eqsat.language.graphs.attending import attends
 from eqsat.language.ops.windows import conv_geometry
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.plan import Held
-from eqsat.language.terms.state import LAYOUTS, State
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import LAYOUTS, DType, Held, Node, State
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Epilogue, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.cublaslt import expressible as product_fault
+from eqsat.runtime.cuda.libraries.cublaslt import matrix_of
 from eqsat.runtime.cuda.libraries.cudnn import addend_fault, views_of
 from eqsat.runtime.cuda.libraries.cudnn import expressible as network_fault
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow
@@ -44,15 +43,8 @@ class ProductTail:
     @property
     def epilogue(self) -> Epilogue:
         """The epilogue by cuBLASLt's name."""
-        names: dict[tuple[str, bool], Epilogue] = {
-            ("", False): "",
-            ("", True): "bias",
-            ("relu", False): "relu",
-            ("relu", True): "relu_bias",
-            ("gelu", False): "gelu",
-            ("gelu", True): "gelu_bias",
-        }
-        return names[self.function, self.bias is not None]
+        parts = (self.function, "bias" if self.bias is not None else "")
+        return cast(Epilogue, "_".join(part for part in parts if part))
 
 
 class Products:
@@ -78,7 +70,7 @@ class Products:
 
     def _matmul(self, part: Part, node: Node) -> int:
         a, b = (self.emitter.operand(part, str(v)) for v in node.inputs[:2])
-        made = self.emitter.types[node.outputs[0]]
+        type = self.emitter.types[node.outputs[0]]
         if a.dtype not in _FLOATS or a.dtype != b.dtype:
             return 0
         bare = ProductTail(1, node.outputs[0])
@@ -87,14 +79,14 @@ class Products:
             b = b.permuted((1, 0)) if node.attrs["trans_b"] else b
             bare = replace(bare, alpha=node.attrs["alpha"])
             if len(node.inputs) > 2 and node.inputs[2] is not None:
-                bias = self._vector(self.emitter.operand(part, node.inputs[2]), made.static[-1])
-                along = epilogue_of("gemm", "add", {}, made, [self.emitter.types[node.inputs[2]]]) == "bias"
+                bias = self._vector(self.emitter.operand(part, node.inputs[2]), type.static[-1])
+                along = epilogue_of("gemm", "add", {}, type, [self.emitter.types[node.inputs[2]]]) == "bias"
                 if bias is None or not along or node.attrs["beta"] != 1.0:
                     return 0
                 bare = replace(bare, bias=bias, constant=self._constant(node.inputs[2]))
         a = a if a.rank > 1 else a.broadcast_to((1, *a.shape))
         b = b if b.rank > 1 else _column(b)
-        batch = self._batch(a, b)
+        batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         count = math.prod(batch)
         matrix = (*((count,) if count > 1 else ()), a.shape[-2], b.shape[-1])
         before = len(self.emitter.launches)
@@ -141,11 +133,6 @@ class Products:
         state = State("row", "" if dtype == stated else dtype.value)
         return self._vector(self.emitter.read(Held(tail.constant, state)), size)
 
-    def _batch(self, a: View, b: View) -> tuple[int, ...]:
-        rank = max(a.rank, b.rank) - 2
-        pairs = zip((1,) * (rank - a.rank + 2) + a.shape[:-2], (1,) * (rank - b.rank + 2) + b.shape[:-2], strict=True)
-        return tuple(max(x, y) for x, y in pairs)
-
     def _joined(
         self, a: View, b: View, batch: tuple[int, ...], matrix: tuple[int, ...], label: str
     ) -> tuple[View, View, tuple[int, ...]]:
@@ -165,9 +152,9 @@ class Products:
         return left, right, matrix
 
     def _matrix(self, view: View, shape: tuple[int, ...], label: str) -> View:
-        found = view.reshaped(shape)
-        if found is not None and _is_matrix(found):
-            return found
+        matrix = view.reshaped(shape)
+        if matrix is not None and _is_matrix(matrix):
+            return matrix
         copy = self.emitter.contiguous(view, f"operand of {label}").reshaped(shape)
         if copy is None:
             raise AssertionError("a contiguous view has any shape")
@@ -185,10 +172,10 @@ class Products:
             kind = epilogue_of(node.op, after.op, after.attrs, self.emitter.types[after.outputs[0]], types)
             if not may_follow(done, kind) or any(v in part.inner for v in others):
                 break
-            found = self._with_next(part, node, after, tail, kind)
-            if found is None:
+            longer = self._with_next(part, node, after, tail, kind)
+            if longer is None:
                 break
-            tail = replace(found, taken=index + 1, value=after.outputs[0])
+            tail = replace(longer, taken=index + 1, value=after.outputs[0])
             done.append(kind)
         return tail
 
@@ -200,36 +187,36 @@ class Products:
         if kind == "addend":
             addend = self.emitter.operand(part, str(other))
             return replace(tail, addend=addend) if self._adds(part, node, addend) else None
-        held = self.emitter.operand(part, str(node.inputs[0])).dtype
+        dtype = self.emitter.operand(part, str(node.inputs[0])).dtype
         if kind == "scale":
             factor = self._factor(after, other)
-            if factor is None or not _is_scale(tail.alpha * factor, held):
+            if factor is None or not _is_scale(tail.alpha * factor, dtype):
                 return None
             return replace(tail, alpha=tail.alpha * factor)
-        made = self.emitter.types[node.outputs[0]]
-        if made.rank == 0:
+        type = self.emitter.types[node.outputs[0]]
+        if type.rank == 0:
             return None
-        size = made.static[1 if node.op == "conv" else -1]
+        size = type.static[1 if node.op == "conv" else -1]
         vector = self._vector(self.emitter.operand(part, str(other)), size)
-        fits = vector is not None and vector.dtype in (held, self._held(part, after))
+        fits = vector is not None and vector.dtype in (dtype, self._held(part, after))
         return replace(tail, bias=vector, constant=self._constant(other)) if fits else None
 
     def _adds(self, part: Part, node: Node, addend: View) -> bool:
         """Return whether a library adds a tensor at the end of a convolution whose result is held as the part's are."""
         x, w = self._images(part, node)
-        made = self.emitter.types[node.outputs[0]]
-        held = part.state.typed(made)
-        like = View.of("", held.dtype, made.static, LAYOUTS[part.state.layout].order(made.rank))
+        type = self.emitter.types[node.outputs[0]]
+        stored = part.state.typed(type)
+        like = View.of("", stored.dtype, type.static, LAYOUTS[part.state.layout].order(type.rank))
         call = Convolution(x, w, like, (), (), (), node.attrs["group"], arithmetic=part.arithmetic)
         return addend_fault(call, addend) is None
 
     def _images(self, part: Part, node: Node) -> tuple[View, View]:
         """Images and filters of a convolution; constant filters are put with their channels where the images' are."""
         image, filters = str(node.inputs[0]), str(node.inputs[1])
-        held = part.states.get(filters, part.state)
+        state = part.states.get(filters, part.state)
         last = part.states.get(image, part.state).layout == "nhwc"
-        if last and filters in self.emitter.constants and held.layout == "row":
-            return self.emitter.operand(part, image), self.emitter.read(Held(filters, replace(held, layout="nhwc")))
+        if last and filters in self.emitter.constants and state.layout == "row":
+            return self.emitter.operand(part, image), self.emitter.read(Held(filters, replace(state, layout="nhwc")))
         return self.emitter.operand(part, image), self.emitter.operand(part, filters)
 
     def _factor(self, node: Node, value: str | None) -> float | None:
@@ -247,8 +234,8 @@ class Products:
 
     def _vector(self, view: View, size: int) -> View | None:
         """A view of so many elements as one contiguous row; None where it is no such."""
-        found = view.reshaped((size,)) if view.count == size else None
-        return found if found is not None and (size == 1 or found.strides == (1,)) else None
+        row = view.reshaped((size,)) if view.count == size else None
+        return row if row is not None and (size == 1 or row.strides == (1,)) else None
 
     def _launch(self, call: Matmul | Convolution, part: Part, tail: ProductTail) -> None:
         nodes = part.nodes[: tail.taken]
@@ -305,12 +292,12 @@ class Products:
             return 0
         width = math.prod(x.shape[node.attrs["axis"] % x.rank :])
         result = self.emitter.result(part, node.outputs[0])
-        rows, made = (view.reshaped((view.count // width, width)) for view in (x, result))
+        rows, result_rows = (view.reshaped((view.count // width, width)) for view in (x, result))
         vectors = [self._vector(view, width) for view in (scale, *given)]
-        if rows is None or made is None or None in vectors:
+        if rows is None or result_rows is None or None in vectors:
             return 0
         factor, *bias = (v for v in vectors if v is not None)
-        call = Normalisation(rows, factor, made, node.attrs["epsilon"], bias[0] if bias else None)
+        call = Normalisation(rows, factor, result_rows, node.attrs["epsilon"], bias[0] if bias else None)
         if network_fault(call) is not None:
             return 0
         self.emitter.call(call, views_of(call)[:-1], result, (node.outputs[0],), node.op)
@@ -333,9 +320,5 @@ def _column(view: View) -> View:
 
 def _is_matrix(view: View) -> bool:
     """Return whether the last two axes are a matrix in rows or in columns, without elements that share a place."""
-    (rows, columns), (down, along) = view.shape[-2:], view.strides[-2:]
-    if rows == 1 and columns == 1:
-        return True
-    in_rows = (along == 1 or columns == 1) and (down >= columns or rows == 1)
-    in_columns = (down == 1 or rows == 1) and (along >= rows or columns == 1)
-    return in_rows or in_columns
+    last = replace(view, shape=view.shape[-2:], strides=view.strides[-2:])
+    return matrix_of(last, 0) is not None

@@ -13,7 +13,7 @@ from eqsat.runtime.kernels.view import View
 
 @dataclass(frozen=True)
 class CudaProgram:
-    """Launches over buffers. `inputs` and `outputs` say where the caller's tensors lie, `weights` what is put where.
+    """Launches over buffers. `inputs` and `outputs` say where the caller's tensors lie, `weights` where constants do.
 
     An input or output in a layout of its own has its axes in the order they are stored, as its caller holds it.
 

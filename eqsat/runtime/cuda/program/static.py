@@ -13,12 +13,22 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.fold import infer_and_fold
 from eqsat.language.graphs.interpret import concrete, run_node
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.dims import Sym
-from eqsat.language.terms.graph import OPAQUE, Attrs, Graph, Node
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan, Step
-from eqsat.language.terms.state import PLAIN
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import (
+    OPAQUE,
+    PLAIN,
+    Attrs,
+    Constant,
+    Conversion,
+    DType,
+    Graph,
+    Held,
+    Kernel,
+    Node,
+    Plan,
+    Step,
+    Sym,
+    TensorType,
+)
 
 #: Operators whose result follows from the shape of their operand.
 _OF_SHAPES = ("shape", "size")
@@ -34,8 +44,8 @@ def plain_plan(graph: Graph) -> Plan:
     steps = []
     for node in graph.nodes:
         operands = dict.fromkeys(Held(v, PLAIN) for v in node.inputs if v is not None)
-        made = tuple(Held(v, PLAIN) for v in node.outputs if v)
-        steps.append(Kernel((made[0].value,), tuple(operands), made))
+        results = tuple(Held(v, PLAIN) for v in node.outputs if v)
+        steps.append(Kernel((results[0].value,), tuple(operands), results))
     return Plan(graph, tuple(steps))
 
 
@@ -55,12 +65,7 @@ def static_graph(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     for name in graph.inputs:
         declared = graph.type(name)
         if not isinstance(declared, TensorType):
-            raise BackendError(
-                f"input {name!r} is no tensor but {declared}",
-                where=graph.name,
-                expected="tensors alone",
-                remedy=_REMEDY,
-            )
+            raise _refused(graph, f"input {name!r} is no tensor but {declared}", "tensors alone")
         types[name] = _sized(declared, sizes, name, graph)
     if types == dict(graph.types):
         return graph
@@ -79,21 +84,17 @@ def static_plan(plan: Plan, sizes: Mapping[str, int] | None = None) -> Plan:
 
 def _sized(declared: TensorType, sizes: Mapping[str, int], name: str, graph: Graph) -> TensorType:
     if declared.shape is None:
-        raise BackendError(
-            f"input {name!r} is {declared}, of any rank",
-            where=graph.name,
-            expected="inputs of known ranks",
-            remedy=f"give the model a shape for it, or {_REMEDY}",
-        )
+        remedy = f"give the model a shape for it, or {_REMEDY}"
+        raise _refused(graph, f"input {name!r} is {declared}, of any rank", "inputs of known ranks", remedy)
     names = {n for d in declared.shape if isinstance(d, Sym) for n in d.names()}
     if names - sizes.keys():
-        raise BackendError(
-            f"input {name!r} is {declared}",
-            where=graph.name,
-            expected="a size for every named dim",
-            remedy="pass inputs, or sizes such as " + ", ".join(f"{n}=1" for n in sorted(names - sizes.keys())),
-        )
+        remedy = "pass inputs, or sizes such as " + ", ".join(f"{n}=1" for n in sorted(names - sizes.keys()))
+        raise _refused(graph, f"input {name!r} is {declared}", "a size for every named dim", remedy)
     return declared.at(sizes)
+
+
+def _refused(graph: Graph, fault: str, expected: str, remedy: str = _REMEDY) -> BackendError:
+    return BackendError(fault, where=graph.name, expected=expected, remedy=remedy)
 
 
 class _Fixing:
@@ -125,42 +126,29 @@ class _Fixing:
         within = (v for n in self.nodes for v in (*n.inputs, *n.outputs) if v)
         for value in (*self.graph.inputs, *within, *self.graph.outputs.values()):
             if self.types[value].dtype in _UNHELD:
-                raise BackendError(
+                raise _refused(
+                    self.graph,
                     f"{value!r} is {self.types[value]}, which no kernel reads or writes",
-                    where=self.graph.name,
-                    expected="floats of 16 to 64 bits, integers of 8 to 64 bits, or bool",
-                    remedy=_REMEDY,
+                    "floats of 16 to 64 bits, integers of 8 to 64 bits, or bool",
                 )
 
     def _tensor(self, value: str) -> TensorType:
-        found = self.graph.type(value)
-        if not isinstance(found, TensorType):
-            raise BackendError(
-                f"{value!r} is no tensor but {found}",
-                where=self.graph.name,
-                expected="tensors alone",
-                remedy=_REMEDY,
-            )
-        return found
+        type = self.graph.type(value)
+        if not isinstance(type, TensorType):
+            raise _refused(self.graph, f"{value!r} is no tensor but {type}", "tensors alone")
+        return type
 
     def _node(self, node: Node) -> None:
         if node.op == OPAQUE:
-            raise BackendError(
-                f"{node.describe()} is {node.attrs.get('op_type', 'opaque')}, which no kernel computes",
-                where=self.graph.name,
-                expected="operators that eqsat declares",
-                remedy=_REMEDY,
-            )
+            operator = node.attrs.get("op_type", "opaque")
+            fault = f"{node.describe()} is {operator}, which no kernel computes"
+            raise _refused(self.graph, fault, "operators that eqsat declares")
         attrs = Attrs({k: concrete(v, self.sizes) for k, v in node.attrs.items()})
         operands = [None if v is None else self.types[v] for v in node.inputs]
         results = spec(node.op).result_types(operands, attrs)
         if not all(r.is_static for r in results):
-            raise BackendError(
-                f"the shape that {node.describe()} makes depends on data",
-                where=self.graph.name,
-                expected="shapes that follow from those of the inputs",
-                remedy=_REMEDY,
-            )
+            fault = f"the shape that {node.describe()} makes depends on data"
+            raise _refused(self.graph, fault, "shapes that follow from those of the inputs")
         fixed = replace(node, attrs=attrs)
         self.types |= {v: t for v, t in zip(node.outputs, results, strict=False) if v}
         if self._is_known(node):
@@ -181,24 +169,24 @@ class _Fixing:
             return np.broadcast_to(np.zeros((), type.dtype.numpy), type.static) if known is None else known.array
 
         arrays = [array(v, t) for v, t in zip(node.inputs, operands, strict=True)]
-        made = run_node(_FLOATS, node, arrays, operands, list(results))
-        for value, found, type in zip(node.outputs, made, results, strict=False):
+        computed = run_node(_FLOATS, node, arrays, operands, list(results))
+        for value, elements, type in zip(node.outputs, computed, results, strict=False):
             if value:
-                self.constants[value] = Constant.of(found, type.dtype)
+                self.constants[value] = Constant.of(elements, type.dtype)
 
     def _step(self, step: Step) -> Step | None:
         """The step without nodes that are constants by now; None where nothing is left of it."""
-        made = {n.outputs[0] or next(o for o in n.outputs if o): n for n in self.nodes}
+        producers = {n.outputs[0] or next(o for o in n.outputs if o): n for n in self.nodes}
         if isinstance(step, Conversion):
             return None if step.value in self.constants else step
-        kept = tuple(v for v in step.nodes if v in made)
-        if not kept:
+        values = tuple(v for v in step.nodes if v in producers)
+        if not values:
             return None
-        if kept == step.nodes:
+        if values == step.nodes:
             return step
-        within = {o for v in kept for o in made[v].outputs}
+        within = {o for v in values for o in producers[v].outputs}
         known = {held.value: held for held in step.operands}
         state = step.results[0].state
-        read = dict.fromkeys(v for n in kept for v in made[n].inputs if v is not None and v not in within)
+        read = dict.fromkeys(v for n in values for v in producers[n].inputs if v is not None and v not in within)
         operands = tuple(known.get(v, Held(v, state)) for v in read)
-        return replace(step, nodes=kept, operands=operands)
+        return replace(step, nodes=values, operands=operands)

@@ -44,7 +44,7 @@ def dependencies(program: CudaProgram, arrangement: Arrangement) -> tuple[frozen
         )
         for launch in program.launches
     ]
-    found: list[frozenset[int]] = []
+    before_each: list[frozenset[int]] = []
     behind: list[int] = []  # for each launch a bit for each one that it follows, directly or not
     for index, (reads, writes) in enumerate(spans):
         before: set[int] = set()
@@ -56,9 +56,9 @@ def dependencies(program: CudaProgram, arrangement: Arrangement) -> tuple[frozen
             if _meet(reads, past_writes) or _meet(writes, past_writes) or _meet(writes, past_reads):
                 before.add(earlier)
                 reached |= behind[earlier] | 1 << earlier
-        found.append(frozenset(before))
+        before_each.append(frozenset(before))
         behind.append(reached)
-    return tuple(found)
+    return tuple(before_each)
 
 
 def _span(program: CudaProgram, arrangement: Arrangement, view: View) -> Span:
@@ -131,13 +131,13 @@ def segments(captured: Sequence[bool]) -> list[tuple[bool, range]]:
     >>> segments([True, True, False, True])
     [(True, range(0, 2)), (False, range(2, 3)), (True, range(3, 4))]
     """
-    found: list[tuple[bool, range]] = []
+    runs: list[tuple[bool, range]] = []
     for index, one in enumerate(captured):
-        if one and found and found[-1][0]:
-            found[-1] = (True, range(found[-1][1].start, index + 1))
+        if one and runs and runs[-1][0]:
+            runs[-1] = (True, range(runs[-1][1].start, index + 1))
         else:
-            found.append((one, range(index, index + 1)))
-    return found
+            runs.append((one, range(index, index + 1)))
+    return runs
 
 
 def enqueue(
@@ -149,7 +149,7 @@ def enqueue(
     """Start launches on their streams, which fork from the first and join it at the end.
 
     `start(index, stream)` starts one; streams have `wait_event(event)`, events `record(stream)`, as CuPy's do. Waits
-    for launches that are not among these are left out: what came before is done when the first stream begins.
+    for launches that are not among these are left out: earlier launches are done when the first stream begins.
     """
     used = sorted({p.stream for p in launches} - {0})
     here = {p.index for p in launches}

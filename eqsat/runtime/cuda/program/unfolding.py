@@ -10,10 +10,8 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Node
+from eqsat.language.terms import Attrs, Constant, DType, Node, TensorType
 from eqsat.language.terms.masks import lowest
-from eqsat.language.terms.types import DType, TensorType
 
 #: Operators with which a kernel begins.
 _ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})
@@ -21,7 +19,7 @@ _ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})
 
 @dataclass
 class Unfolded:
-    """Nodes in place of one, the last making what it made, with the types and constants that they bring."""
+    """Nodes in place of one, the last with its result, and the types and constants that they bring."""
 
     fresh: Callable[[str], str]
     types: dict[str, TensorType]
@@ -30,11 +28,11 @@ class Unfolded:
 
     def add(self, op: str, *inputs: str, name: str | None = None, **attrs: Any) -> str:
         """Add a node and return the name of its result."""
-        made = self.fresh(op) if name is None else name
+        result = self.fresh(op) if name is None else name
         complete = spec(op).complete(attrs)
-        (self.types[made],) = spec(op).result_types([self.types[v] for v in inputs], complete)
-        self.nodes.append(Node(op, inputs, (made,), Attrs(complete)))
-        return made
+        (self.types[result],) = spec(op).result_types([self.types[v] for v in inputs], complete)
+        self.nodes.append(Node(op, inputs, (result,), Attrs(complete)))
+        return result
 
     def groups(self) -> list[tuple[Node, ...]]:
         """The nodes that are run as one kernel: a product with its scale, a softmax with its neighbours."""
@@ -66,60 +64,60 @@ def unfolded(node: Node, types: dict[str, TensorType], fresh: Callable[[str], st
 
 def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
     """Alpha · a' b' + beta · c as a product, and a sum with it."""
-    made = Unfolded(fresh, types)
+    parts = Unfolded(fresh, types)
     a, b, c = (str(v) for v in node.inputs)
     attrs = {name: node.attrs[name] for name in ("alpha", "trans_a", "trans_b")}
-    product = made.add("gemm", a, b, **attrs)
+    product = parts.add("gemm", a, b, **attrs)
     if node.attrs["beta"] != 1.0:
-        c = made.add("mul", c, made.constant(node.attrs["beta"], types[c].dtype))
-    made.add("add", product, c, name=node.outputs[0])
-    return made
+        c = parts.add("mul", c, parts.constant(node.attrs["beta"], types[c].dtype))
+    parts.add("add", product, c, name=node.outputs[0])
+    return parts
 
 
 def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
     """softmax(q kᵀ · scale + mask) v by products and a softmax; `types` are those of its operands.
 
-    Where a mask keeps no key at all, the result is what the operator says: 0 or NaN.
+    Where a mask keeps no key at all, the result is 0 or NaN, as the operator says.
     """
-    made = Unfolded(fresh, types)
+    parts = Unfolded(fresh, types)
     q, k, v = (str(x) for x in node.inputs[:3])
     mask = node.inputs[3] if len(node.inputs) > 3 else None
     heads, width = types[q].static[1], types[q].static[3]
-    k, v = (_repeated(made, x, heads) for x in (k, v))
+    k, v = (_repeated(parts, x, heads) for x in (k, v))
     scale = node.attrs["scale"] if node.attrs["scale"] is not None else 1.0 / math.sqrt(max(width, 1))
-    scores = made.add("matmul", q, made.add("transpose", k, perm=(0, 1, 3, 2)))
+    scores = parts.add("matmul", q, parts.add("transpose", k, perm=(0, 1, 3, 2)))
     if scale != 1.0:
-        scores = made.add("mul", scores, made.constant(scale, types[q].dtype))
-    kept = None
+        scores = parts.add("mul", scores, parts.constant(scale, types[q].dtype))
+    seen = None
     if node.attrs["causal"]:
-        kept = made.constant(np.tri(types[q].static[2], types[k].static[2], dtype=bool), DType.BOOL)
+        seen = parts.constant(np.tri(types[q].static[2], types[k].static[2], dtype=bool), DType.BOOL)
     if mask is not None and types[mask].dtype is DType.BOOL:
-        kept = mask if kept is None else made.add("and_", mask, kept)
+        seen = mask if seen is None else parts.add("and_", mask, seen)
     elif mask is not None:
-        scores = made.add("add", scores, mask)
-    if kept is not None:
-        scores = made.add("where", kept, scores, made.constant(-np.inf, types[q].dtype))
-    shares = made.add("softmax", scores, axis=3)
+        scores = parts.add("add", scores, mask)
+    if seen is not None:
+        scores = parts.add("where", seen, scores, parts.constant(-np.inf, types[q].dtype))
+    shares = parts.add("softmax", scores, axis=3)
     if mask is not None and node.attrs["hidden"] == "zero":
         # Shares of a query that may look at nothing are NaN.
-        shown = kept if kept is not None and types[mask].dtype is DType.BOOL else _shown(made, mask, kept)
-        shares = made.add("where", shown, shares, made.constant(0.0, types[q].dtype))
-    made.add("matmul", shares, v, name=node.outputs[0])
-    return made
+        shown = seen if seen is not None and types[mask].dtype is DType.BOOL else _shown(parts, mask, seen)
+        shares = parts.add("where", shown, shares, parts.constant(0.0, types[q].dtype))
+    parts.add("matmul", shares, v, name=node.outputs[0])
+    return parts
 
 
-def _shown(made: Unfolded, mask: str, kept: str | None) -> str:
+def _shown(parts: Unfolded, mask: str, seen: str | None) -> str:
     """A mask of booleans: the keys that a mask of numbers does not hide, among those that are kept."""
-    dtype = made.types[mask].dtype
-    shown = made.add("not_", made.add("less", mask, made.constant(lowest(dtype), dtype)))
-    return shown if kept is None else made.add("and_", shown, kept)
+    dtype = parts.types[mask].dtype
+    shown = parts.add("not_", parts.add("less", mask, parts.constant(lowest(dtype), dtype)))
+    return shown if seen is None else parts.add("and_", shown, seen)
 
 
-def _repeated(made: Unfolded, value: str, heads: int) -> str:
+def _repeated(parts: Unfolded, value: str, heads: int) -> str:
     """Keys or values with each head as often as queries share it."""
-    batch, own, length, width = made.types[value].static
+    batch, own, length, width = parts.types[value].static
     if own == heads or not own:
         return value
-    apart = made.add("reshape", value, shape=(batch, own, 1, length, width))
-    shared = made.add("expand", apart, shape=(batch, own, heads // own, length, width))
-    return made.add("reshape", shared, shape=(batch, heads, length, width))
+    apart = parts.add("reshape", value, shape=(batch, own, 1, length, width))
+    shared = parts.add("expand", apart, shape=(batch, own, heads // own, length, width))
+    return parts.add("reshape", shared, shape=(batch, heads, length, width))

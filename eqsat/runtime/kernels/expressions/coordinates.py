@@ -38,7 +38,7 @@ class IndexVariable:
 class AffineIndex:
     """A sum of variables times numbers, and a number; equal sums are equal objects.
 
-    Quotients and remainders by a number are worked out where ranges say what they are, and put together again where a
+    Quotients and remainders by a number are worked out where ranges determine them, and put together again where a
     sum holds both, so that a reshape of a reshape is none, and the offset into contiguous memory the position itself.
 
     >>> i = AffineIndex.variable("i", 12)
@@ -155,7 +155,7 @@ class AffineIndex:
     def compared(self, bound: int) -> tuple[AffineIndex, int]:
         """Another sum and bound: the one is less than the other exactly where this one is less than this bound.
 
-        It has fewer terms, where those left out never decide, and what is divided in place of a quotient.
+        It has fewer terms, where those left out never decide, and the dividend in place of a quotient.
         """
         if len(self.terms) == 1 and self.terms[0][1] == 1 and self.terms[0][0].kind == "/":
             (quotient, _), *_ = self.terms
@@ -194,9 +194,9 @@ def _sum(terms: Iterable[tuple[IndexVariable, int]], constant: int) -> AffineInd
     for variable, factor in total.items():
         whole = _whole(variable, factor, total) if variable.kind == "%" and factor else None
         if whole is not None:
-            gone, made = whole
-            kept = [(v, c) for v, c in total.items() if v not in gone]
-            return _sum([*kept, *made.terms], constant + made.constant)
+            gone, joined = whole
+            others = [(v, c) for v, c in total.items() if v not in gone]
+            return _sum([*others, *joined.terms], constant + joined.constant)
     ordered = sorted(((v, c) for v, c in total.items() if c), key=lambda t: t[0].key)
     return AffineIndex(tuple(ordered), constant)
 
@@ -213,7 +213,7 @@ def _whole(
 ) -> tuple[set[IndexVariable], AffineIndex] | None:
     """The variables that belong with a remainder in a sum, and their total; None if there are none.
 
-    With the quotient it is what was divided; with the quotient's own remainder, that by the product of both divisors.
+    With the quotient it is the dividend; with the quotient's own remainder, that by the product of both divisors.
     """
     of, by = variable.of or AffineIndex(()), variable.by
     quotient = of // by

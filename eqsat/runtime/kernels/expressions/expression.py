@@ -50,7 +50,7 @@ def computed(dtype: DType) -> DType:
 class Expr(NDArrayOperatorsMixin):
     """A value in C: a template over other values, or a number. NumPy's functions take it for an array of one element.
 
-    What a template reads more than once, or what several templates read, is given a name where the text is written.
+    An operand that a template reads more than once, or that several read, gets a name where the text is written.
     """
 
     dtype: DType
@@ -135,7 +135,7 @@ def _lift(value: Any, given: Sequence[Expr]) -> Expr:
     array = np.asarray(value)
     if array.ndim or array.dtype.kind not in "biuf":
         raise TypeError(f"{value!r} among expressions")
-    if not isinstance(value, bool | int | float):  # what has an element type of its own keeps it
+    if not isinstance(value, bool | int | float):  # a NumPy number keeps its own element type
         return number(value, computed(DType.of(array.dtype)))
     like = next((g.dtype for g in given), DType.FLOAT32)
     if isinstance(value, bool):
@@ -160,9 +160,9 @@ def convert(x: Expr, dtype: DType) -> Expr:
 
 def cast(x: Expr, dtype: DType) -> Expr:
     """The result of the operator `cast`: the value in an element type, rounded to it where it has 16 bits."""
-    made = convert(x, computed(dtype))
+    value = convert(x, computed(dtype))
     narrow = STORED[dtype]
-    return made if narrow in C_TYPES.values() else Expr(made.dtype, f"widen(narrow<{narrow}>({{0}}))", (made,))
+    return value if narrow in C_TYPES.values() else Expr(value.dtype, f"widen(narrow<{narrow}>({{0}}))", (value,))
 
 
 def joined(*values: Expr) -> tuple[Expr, ...]:

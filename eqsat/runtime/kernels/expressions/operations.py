@@ -14,30 +14,9 @@ from eqsat.runtime.kernels.expressions.expression import C_TYPES, NUMPY, Expr, c
 Function = Callable[..., Expr]
 
 #: Functions of one float: NumPy's names, those of references, and C's.
-_MATH = {
-    "exp": "exp",
-    "exp2": "exp2",
-    "expm1": "expm1",
-    "log": "log",
-    "log2": "log2",
-    "log10": "log10",
-    "log1p": "log1p",
-    "sqrt": "sqrt",
-    "cbrt": "cbrt",
-    "erf": "erf",
-    "sin": "sin",
-    "cos": "cos",
-    "tan": "tan",
-    "arcsin": "asin",
-    "arccos": "acos",
-    "arctan": "atan",
-    "sinh": "sinh",
-    "cosh": "cosh",
-    "tanh": "tanh",
-    "arcsinh": "asinh",
-    "arccosh": "acosh",
-    "arctanh": "atanh",
-}
+_OF_ANGLES = ("sin", "cos", "tan", "sinh", "cosh", "tanh")
+_SAME = ("exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "erf", *_OF_ANGLES)
+_MATH = {name: name for name in _SAME} | {f"arc{name}": f"a{name}" for name in _OF_ANGLES}
 #: Functions that leave an integer as it is.
 _ROUNDING = {"floor": "floor", "ceil": "ceil", "trunc": "trunc", "rint": "rint", "round": "rint"}
 _COMPARISONS = {
@@ -62,12 +41,23 @@ _ALIASES = {
 } | {c: n for n, c in _MATH.items() if n.startswith("arc")}
 
 
-def _math(name: str) -> Function:
-    def function(x: Expr) -> Expr:
-        x = _float(x)
-        return Expr(x.dtype, f"{name}{'f' if x.dtype is DType.FLOAT32 else ''}({{0}})", (x,))
+def _call(name: str, *, real: bool = False, typed: bool = False) -> Function:
+    """A function of C, on the element type that its operands have together: of floats alone where it is `real`.
+
+    A `typed` one has a name of its own for float32.
+    """
+
+    def function(*values: Expr) -> Expr:
+        operands = joined(*map(_float, values)) if real else joined(*values)
+        dtype = operands[0].dtype
+        places = ", ".join(f"{{{place}}}" for place in range(len(operands)))
+        return Expr(dtype, f"{name}{'f' if typed and dtype is DType.FLOAT32 else ''}({places})", operands)
 
     return function
+
+
+def _math(name: str) -> Function:
+    return _call(name, real=True, typed=True)
 
 
 def _rounding(name: str) -> Function:
@@ -100,22 +90,6 @@ def _arithmetic(sign: str, wrapping: str, logical: str) -> Function:
                 raise TypeError(f"{sign} of truth values")
             return Expr(a.dtype, f"({{0}} {logical} {{1}})", (a, b))
         return Expr(a.dtype, f"{wrapping}({{0}}, {{1}})", (a, b))
-
-    return function
-
-
-def _of_two(name: str) -> Function:
-    def function(a: Expr, b: Expr) -> Expr:
-        a, b = joined(a, b)
-        return Expr(a.dtype, f"{name}({{0}}, {{1}})", (a, b))
-
-    return function
-
-
-def _of_floats(name: str) -> Function:
-    def function(a: Expr, b: Expr) -> Expr:
-        a, b = joined(_float(a), _float(b))
-        return Expr(a.dtype, f"{name}{'f' if a.dtype is DType.FLOAT32 else ''}({{0}}, {{1}})", (a, b))
 
     return function
 
@@ -240,14 +214,6 @@ def _sign(x: Expr) -> Expr:
     return Expr(x.dtype, "signum({0})", (x,))
 
 
-def _named(name: str) -> Function:
-    def function(x: Expr) -> Expr:
-        x = _float(x)
-        return Expr(x.dtype, f"{name}({{0}})", (x,))
-
-    return function
-
-
 _PRODUCT = _arithmetic("*", "product", "&&")
 _DIFFERENCE = _arithmetic("-", "difference", "")
 
@@ -266,13 +232,13 @@ NUMPY |= {
     "reciprocal": lambda x: _true_divide(number(1.0, _float(x).dtype), x),
     "divide": _true_divide,
     "power": _power,
-    "mod": _of_two("remainder_of"),
-    "fmod": _of_two("cut_remainder"),
+    "mod": _call("remainder_of"),
+    "fmod": _call("cut_remainder"),
     "maximum": _extreme("maximum", "<="),
     "minimum": _extreme("minimum", ">="),
-    "arctan2": _of_floats("atan2"),
-    "hypot": _of_floats("hypot"),
-    "copysign": _of_floats("copysign"),
+    "arctan2": _math("atan2"),
+    "hypot": _math("hypot"),
+    "copysign": _math("copysign"),
     "where": _where,
     "clip": _clip,
     "isnan": _is("({0} != {0})"),
@@ -287,8 +253,8 @@ NUMPY |= {
     "bitwise_or": _bits("|", "||"),
     "bitwise_xor": _bits("^", "!="),
     "bitwise_not": _bitwise_not,
-    "left_shift": _of_two("left_shift"),
-    "right_shift": _of_two("right_shift"),
+    "left_shift": _call("left_shift"),
+    "right_shift": _call("right_shift"),
 }
 NUMPY |= {name: NUMPY[known] for name, known in _ALIASES.items()}
 
@@ -296,8 +262,8 @@ NUMPY |= {name: NUMPY[known] for name, known in _ALIASES.items()}
 FUNCTIONS: Mapping[str, Function] = {
     **NUMPY,
     "divide": _divide,
-    "sigmoid": _named("sigmoid"),
-    "softplus": _named("softplus"),
+    "sigmoid": _call("sigmoid", real=True),
+    "softplus": _call("softplus", real=True),
 }
 
 
@@ -321,8 +287,8 @@ def _float32(value: float) -> float:
 
 def _hard_swish(xp: Any, x: Expr) -> Expr:
     line = xp.add(xp.multiply(x, number(np.float64(1) / 6, x.dtype)), number(0.5, x.dtype))
-    held: Expr = xp.maximum(number(0.0, x.dtype), xp.minimum(number(1.0, x.dtype), line))
-    return _PRODUCT(x, held)
+    clipped: Expr = xp.maximum(number(0.0, x.dtype), xp.minimum(number(1.0, x.dtype), line))
+    return _PRODUCT(x, clipped)
 
 
 #: References of operators for which arithmetic of another order is faster, or closer to the truth.

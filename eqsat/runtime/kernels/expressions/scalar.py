@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Node, TensorType
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, cast, computed, convert, lifted, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS, SPECIAL
 
@@ -31,8 +30,8 @@ class ScalarArithmetic:
 
     def apply(self, name: str, x: Expr) -> Expr:
         """A function of one variable by its NumPy name."""
-        made: Expr = getattr(self, name)(x)
-        return made
+        result: Expr = getattr(self, name)(x)
+        return result
 
     def number(self, value: Any, like: Expr) -> Expr:
         """A number of the same element type as `like`; a fraction stays one beside integers, results being cut."""
@@ -52,13 +51,13 @@ def traced(node: Node, operands: Sequence[Expr | None]) -> Expr | None:
     special = SPECIAL.get(node.op)
     reference = spec(node.op).reference if special is None else special
     try:
-        made = reference(ARITHMETIC, *operands, **node.attrs)
+        result = reference(ARITHMETIC, *operands, **node.attrs)
     except (TypeError, AttributeError, ValueError, IndexError, KeyError, UnsupportedError):
         # NumPy and Python refuse expressions by these, wherever a reference wants the elements themselves.
         return None
-    if isinstance(made, np.ndarray) and not made.ndim:
-        made = made[()]
-    return lifted([made])[0] if isinstance(made, Expr | bool | int | float | np.generic) else None
+    if isinstance(result, np.ndarray) and not result.ndim:
+        result = result[()]
+    return lifted([result])[0] if isinstance(result, Expr | bool | int | float | np.generic) else None
 
 
 def expression(
@@ -73,8 +72,8 @@ def expression(
         None if x is None or t is None else Expr(x.dtype, x.template, x.operands, x.value, t.rank)
         for x, t in zip(operands, types, strict=True)
     ]
-    made = traced(node, ranked)
-    return None if made is None else convert(made, computed(result.dtype))
+    value = traced(node, ranked)
+    return None if value is None else convert(value, computed(result.dtype))
 
 
 def operand(node: Node, place: int) -> str | None:

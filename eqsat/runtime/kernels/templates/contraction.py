@@ -104,11 +104,11 @@ def _matmul(body: KernelBody, node: Node, coords: Coords) -> Expr:
 
 def matrix_coords(a: Sequence[int], b: Sequence[int], coords: Coords, k: AffineIndex) -> tuple[Coords, Coords]:
     """The coordinates of the factors of a term of a matrix product, with batches broadcast, and with vectors."""
-    kept = list(coords)
-    column = (kept.pop(),) if len(b) > 1 else ()
-    row = (kept.pop(),) if len(a) > 1 else ()
-    left = (*broadcast(kept, a[:-2]), *row, k)
-    right = (*broadcast(kept, b[:-2]), k, *column)
+    batch = list(coords)
+    column = (batch.pop(),) if len(b) > 1 else ()
+    row = (batch.pop(),) if len(a) > 1 else ()
+    left = (*broadcast(batch, a[:-2]), *row, k)
+    right = (*broadcast(batch, b[:-2]), k, *column)
     return left, right
 
 
@@ -130,10 +130,10 @@ def _einsum(body: KernelBody, node: Node, coords: Coords) -> Expr:
     values = [given(node, place) for place in range(len(node.inputs))]
     (terms, result), sizes = einsum_terms(body, node), einsum_sizes(body, node)
     summed = [index for index in sizes if index not in result]
-    found = dict(zip(result, coords, strict=True))
+    coord_of = dict(zip(result, coords, strict=True))
 
     def factors(at: Coords) -> list[Expr]:
-        places = {**found, **dict(zip(summed, at, strict=True))}
+        places = {**coord_of, **dict(zip(summed, at, strict=True))}
         return [
             body.value(
                 v, [AffineIndex.number(0) if n == 1 else places[i] for i, n in zip(term, body.shape(v), strict=True)]
@@ -176,12 +176,12 @@ def _conv_transpose(body: KernelBody, node: Node, coords: Coords) -> Expr:
     def where(at: Coords) -> str | None:
         conditions = []
         for step, stride, size in zip(steps(at), strides, sizes, strict=True):
-            rest, found = step % stride, step // stride
+            rest, index = step % stride, step // stride
             if rest.is_number and rest.constant:
                 return None
             conditions += [body.least(step)] * (step.low < 0)
             conditions += [f"{body.writer.index(rest)} == 0"] * (not rest.is_number)
-            conditions += [body.below(found, size)] * (found.high >= size)
+            conditions += [body.below(index, size)] * (index.high >= size)
         return " && ".join(conditions)
 
     def factors(at: Coords) -> list[Expr]:

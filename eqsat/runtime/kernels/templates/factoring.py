@@ -41,8 +41,8 @@ class BatchedProduct:
 
 def product_of(body: KernelBody, node: Node) -> BatchedProduct | None:
     """A node as a product of matrices; None for other nodes."""
-    made = PRODUCTS.get(node.op)
-    return None if made is None else made(body, node)
+    product = PRODUCTS.get(node.op)
+    return None if product is None else product(body, node)
 
 
 def _matmul(body: KernelBody, node: Node) -> BatchedProduct | None:
@@ -99,14 +99,14 @@ def _einsum(body: KernelBody, node: Node) -> BatchedProduct | None:
 
     def factor(term: str, value: str, own: Sequence[str]) -> Factor:
         def element(body: KernelBody, lead: Coords, along: Coords, k: Coords) -> Expr:
-            found = dict(zip((*batch, *own, *summed), (*lead, *along, *k), strict=True))
-            return body.value(value, [found[i] for i in term])
+            coord_of = dict(zip((*batch, *own, *summed), (*lead, *along, *k), strict=True))
+            return body.value(value, [coord_of[i] for i in term])
 
         return element
 
     def coords(lead: Coords, m: Coords, n: Coords) -> Coords:
-        found = dict(zip((*batch, *rows, *columns), (*lead, *m, *n), strict=True))
-        return tuple(found[i] for i in result)
+        coord_of = dict(zip((*batch, *rows, *columns), (*lead, *m, *n), strict=True))
+        return tuple(coord_of[i] for i in result)
 
     shapes = [tuple(sizes[i] for i in indices) for indices in (batch, rows, columns, summed)]
     left_of, right_of = factor(terms[0], values[0], rows), factor(terms[1], values[1], columns)
@@ -166,21 +166,21 @@ def finished(body: KernelBody, node: Node, total: Expr, coords: Coords) -> Expr:
     if node.op == "gemm":
         return _scaled(body, node, total, coords)
     bias = operand(node, 2) if node.op in ("conv", "conv_transpose") else None
-    made = total
+    value = total
     if bias is not None:
-        made = body.named(ARITHMETIC.add(made, body.value(bias, coords[1:2])), "biased")
+        value = body.named(ARITHMETIC.add(value, body.value(bias, coords[1:2])), "biased")
     if node.attrs.get("activation") == "relu":
-        made = body.named(ARITHMETIC.maximum(made, number(0, made.dtype)), "relu")
-    return made
+        value = body.named(ARITHMETIC.maximum(value, number(0, value.dtype)), "relu")
+    return value
 
 
 def _scaled(body: KernelBody, node: Node, total: Expr, coords: Coords) -> Expr:
     alpha, beta, addend = node.attrs["alpha"], node.attrs["beta"], operand(node, 2)
-    made = total if alpha == 1.0 else ARITHMETIC.multiply(total, ARITHMETIC.number(alpha, total))
+    value = total if alpha == 1.0 else ARITHMETIC.multiply(total, ARITHMETIC.number(alpha, total))
     if addend is not None:
         c = body.value(addend, broadcast(coords, body.shape(addend)))
-        made = ARITHMETIC.add(made, c if beta == 1.0 else ARITHMETIC.multiply(c, ARITHMETIC.number(beta, total)))
-    return body.named(made, "gemm")
+        value = ARITHMETIC.add(value, c if beta == 1.0 else ARITHMETIC.multiply(c, ARITHMETIC.number(beta, total)))
+    return body.named(value, "gemm")
 
 
 #: By operator, how it is a product of matrices.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from eqsat.runtime.kernels.body import THREADS, KernelBody, entry_name, fits
@@ -42,10 +43,7 @@ def launched(body: KernelBody, widths: Sequence[int] = (1,)) -> KernelSource:
     shapes = dict.fromkeys(view.shape for view in group.results.values())
     parts = [_Part(group, [n for n, v in group.results.items() if v.shape == shape], widths) for shape in shapes]
     parts = [part for part in parts if part.count]
-    threads = THREADS
-    while threads > LEAST_THREADS and sum(-(-p.threads // threads) for p in parts) < FEW_BLOCKS:
-        threads //= 2
-    blocks = [-(-part.threads // threads) for part in parts]
+    threads, blocks = shared_out([part.threads for part in parts])
     for place, part in enumerate(parts):
         before = sum(blocks[:place])
         if len(parts) == 1:
@@ -53,9 +51,22 @@ def launched(body: KernelBody, widths: Sequence[int] = (1,)) -> KernelSource:
             continue
         with body.writer.block(f"if (blockIdx.x >= {before} && blockIdx.x < {before + blocks[place]})"):
             part.write(body, f"(blockIdx.x - {before})" if before else "blockIdx.x", threads)
-    for name in group.results:
-        body.pointer(name)
     return body.source(entry_name(group), (sum(blocks), 1, 1), (threads, 1, 1))
+
+
+def shared_out(counts: Sequence[int]) -> tuple[int, list[int]]:
+    """The threads of a block, and the blocks, for each of several parts of so many threads."""
+    threads = THREADS
+    while threads > LEAST_THREADS and sum(-(-count // threads) for count in counts) < FEW_BLOCKS:
+        threads //= 2
+    return threads, [-(-count // threads) for count in counts]
+
+
+def walked(shape: Sequence[int], order: Sequence[int], width: int) -> Coords:
+    """The coordinates of element k of those of thread t: `width` at a time of a tensor walked in an order."""
+    position = AffineIndex.variable("t", math.prod(shape) // width) * width + AffineIndex.variable("k", width)
+    coords = unflattened(position, [shape[a] for a in order])
+    return tuple(coords[order.index(axis)] for axis in range(len(shape)))
 
 
 class _Part:
@@ -70,22 +81,16 @@ class _Part:
         self.width = next(w for w in widths if self._fits(w)) if self.count else 1
         self.threads = self.count // self.width
 
-    def _coords(self, width: int) -> Coords:
-        """The coordinates of element k of those of thread t."""
-        position = AffineIndex.variable("t", self.count // width) * width + AffineIndex.variable("k", width)
-        walked = unflattened(position, [self.shape[a] for a in self.order])
-        return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
-
     def _fits(self, width: int) -> bool:
         """Return whether a thread may make `width` elements: the results lie together, and so do all large operands."""
         if width == 1:
             return True
-        coords = self._coords(width)
+        coords = walked(self.shape, self.order, width)
         views = [self.group.results[name] for name in self.names]
         if self.count % width or not all(fits(v, offset(coords, v.strides), width) for v in views):
             return False
         probe = KernelBody(self.group)
-        with probe.lanes(width):
+        with probe.side_by_side(width):
             for name in self.names:
                 probe.value(name, coords)
         apart = [a for a in probe.accesses if a.offset.reads("k") and not a.packed and not a.conditional]
@@ -93,19 +98,18 @@ class _Part:
 
     def write(self, body: KernelBody, block: str, threads: int) -> None:
         """Write the statements of the threads of this part."""
-        writer, coords = body.writer, self._coords(self.width)
+        writer, coords = body.writer, walked(self.shape, self.order, self.width)
         wide = "long long" if self.threads >= INT_LIMIT - threads else "int"
         cast = "(long long)" if wide != "int" else ""
         writer.line(f"const {wide} t = {cast}{block} * {threads} + threadIdx.x;")
         writer.line(f"if (t >= {self.threads}) return;")
         if self.width == 1:
-            for name in self.names:
-                body.store(name, coords, body.value(name, coords))
+            body.store_at(self.names, coords)
             return
         packs = {name: writer.name(f"{body.pointer(name)}_pack") for name in self.names}
         for name, pack in packs.items():
             writer.line(f"Pack<{STORED[self.group.results[name].dtype]}, {self.width}> {pack};")
-        with body.lanes(self.width):
+        with body.side_by_side(self.width):
             for name, pack in packs.items():
                 writer.line(f"{pack}.at[k] = {body.stored(name, body.value(name, coords))};")
         for name, pack in packs.items():

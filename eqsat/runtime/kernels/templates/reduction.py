@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
@@ -80,7 +79,7 @@ def generate(group: Group) -> KernelSource | None:
     if core is None:
         return None
     if core.op in _REDUCTIONS:
-        return generated(group, core, _reduced)
+        return generated(group, core, reduced)
     if core.op in _PLACES:
         return generated(group, core, _placed)
     return generated(group, core, _log_sum_exp if core.op == "reduce_log_sum_exp" else _running_sum)
@@ -128,12 +127,8 @@ def joined(
     return kernel.reduce(operator, part, dtype, stem)
 
 
-def whole_plane(group: Group, core: Node) -> KernelSource:
-    """The kernel of a pooling whose only window is the whole plane, without padding."""
-    return _reduced(group, core)
-
-
-def _reduced(group: Group, core: Node) -> KernelSource:
+def reduced(group: Group, core: Node) -> KernelSource:
+    """The kernel of a reduction, or of a pooling whose only window is the whole plane, without padding."""
     reduction = _WHOLE.get(core.op) or _REDUCTIONS[core.op]
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=1)
     first = reduction.prepare(number(0, kernel.dtype)).dtype
@@ -160,18 +155,21 @@ def _placed(group: Group, core: Node) -> KernelSource:
     (axis,) = axes_of(group, core)
     kernel = RowKernel(group, core, (axis,), sweeps=1)
     operator = f"Extreme<{_PLACES[core.op]}, {'true' if core.attrs['select_last'] else 'false'}>"
+    return _finished(kernel, Expr(DType.INT64, f"(i64){extreme_place(kernel, axis, operator)}.index"))
+
+
+def extreme_place(kernel: RowKernel, axis: int, operator: str) -> str:
+    """The name in C of the extreme of a row and its place along an axis, found by the first sweep."""
     writer, type = kernel.body.writer, f"Place<{kernel.c_type}>"
     best = writer.name("best")
     writer.line(f"{type} {best} = {{0, -1}};")
 
     def fill(body: PackedBody, coords: Coords) -> None:
-        value = body.writer.render(kernel.element(body, coords), "element")
-        place = body.writer.index(coords[axis])
+        value, place = body.writer.render(kernel.element(body, coords), "element"), body.writer.index(coords[axis])
         body.writer.line(f"{best} = {operator}::join({best}, {type}{{{value}, {place}}});")
 
     kernel.first(fill)
-    found = writer.define(type, "found", kernel.team.reduced(operator, best))
-    return _finished(kernel, Expr(DType.INT64, f"(i64){found}.index"))
+    return writer.define(type, "found", kernel.team.reduced(operator, best))
 
 
 def _finished(kernel: RowKernel, value: Expr) -> KernelSource:
@@ -182,9 +180,9 @@ def _finished(kernel: RowKernel, value: Expr) -> KernelSource:
     with kernel.one_of_each_row() as row:
         at = kernel.rows.coords(row, AffineIndex.number(0))
         coords = tuple(AffineIndex.number(0) if a in gone else c for a, c in enumerate(at) if keeps or a not in gone)
-        made = convert(value, computed(kernel.group.types[kernel.made].dtype))
-        coords = body.settled(kernel.made, kernel.after, coords)
-        body.store_made(kernel.made, kernel.after, coords, body.named(made, core.op))
+        result = convert(value, computed(kernel.group.types[kernel.made].dtype))
+        coords = body.forwardable(kernel.made, kernel.after, coords)
+        body.store_made(kernel.made, kernel.after, coords, body.named(result, core.op))
     return kernel.source()
 
 
@@ -208,8 +206,7 @@ def _running_sum(group: Group, core: Node) -> KernelSource:
         writer.line(f"{kernel.c_type} {value} = 0;")
         with writer.block(f"if ({' && '.join(inside)})" if inside else ""):
             writer.line(f"{value} = {bare(writer.render(body.value(kernel.x, coords), 'element'))};")
-            for name in kernel.before:
-                body.store(name, coords, body.value(name, coords))
+            body.store_at(kernel.before, coords)
         scanned = f"warp_scan({value})" if warp else value
         writer.line(f"const {kernel.c_type} {running} = Sum::join({carry}, {scanned});")
         if exclusive:
@@ -218,7 +215,7 @@ def _running_sum(group: Group, core: Node) -> KernelSource:
         else:
             shown = running
         with writer.block(f"if ({' && '.join(inside)})" if inside else ""):
-            coords = body.settled(kernel.made, kernel.after, coords)
+            coords = body.forwardable(kernel.made, kernel.after, coords)
             body.store_made(kernel.made, kernel.after, coords, Expr(kernel.dtype, shown))
         writer.line(f"{carry} = {f'last_of_warp({running})' if warp else running};")
     return kernel.source()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast
 from eqsat.runtime.kernels.expressions.expression import Expr, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, generated
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.reduction import joined
+from eqsat.runtime.kernels.templates.reduction import extreme_place, joined
 from eqsat.runtime.kernels.templates.sweep import RowKernel
 
 _add, _subtract, _multiply = FUNCTIONS["add"], FUNCTIONS["subtract"], FUNCTIONS["multiply"]
@@ -22,7 +22,7 @@ _exp, _log, _sqrt, _abs = FUNCTIONS["exp"], FUNCTIONS["log"], FUNCTIONS["sqrt"],
 def generate(group: Group) -> KernelSource | None:
     """One kernel of such an operator with the operators before and after it; None for other groups.
 
-    What is element by element with the operand may be a result as well: a residual sum beside its norm.
+    A value element by element with the operand may be a result as well: a residual sum beside its norm.
     """
     core = next((node for node in group.nodes if node.op in _KINDS), None)
     if core is None or not group.types[str(core.inputs[0])].dtype.is_float:
@@ -48,9 +48,9 @@ def _softmax(group: Group, core: Node) -> KernelSource:
     top = _top(kernel)
 
     def weight(body: PackedBody, coords: Coords) -> Expr:
-        made = body.named(_exp(_subtract(kernel.element(body, coords), top)), "weight")
-        kernel.replace(body, made)
-        return made
+        exponential = body.named(_exp(_subtract(kernel.element(body, coords), top)), "weight")
+        kernel.replace(body, exponential)
+        return exponential
 
     total = joined(kernel, "Sum", kernel.dtype, "total", weight)
     kernel.is_replaced = kernel.held
@@ -75,19 +75,10 @@ def _log_softmax(group: Group, core: Node) -> KernelSource:
 def _hardmax(group: Group, core: Node) -> KernelSource:
     axis = _axis(group, core)
     kernel = RowKernel(group, core, (axis,), sweeps=1)
-    writer, type = kernel.body.writer, f"Place<{kernel.c_type}>"
-    best = writer.name("best")
-    writer.line(f"{type} {best} = {{0, -1}};")
-
-    def fill(body: PackedBody, coords: Coords) -> None:
-        value, place = body.writer.render(kernel.element(body, coords), "element"), body.writer.index(coords[axis])
-        body.writer.line(f"{best} = Extreme<false, false>::join({best}, {type}{{{value}, {place}}});")
-
-    kernel.first(fill)
-    found = writer.define(type, "found", kernel.team.reduced("Extreme<false, false>", best))
+    extreme = extreme_place(kernel, axis, "Extreme<false, false>")
 
     def result(body: PackedBody, coords: Coords) -> Expr:
-        here = Expr(DType.BOOL, f"({body.writer.index(coords[axis])} == {found}.index)")
+        here = Expr(DType.BOOL, f"({body.writer.index(coords[axis])} == {extreme}.index)")
         return Expr(kernel.dtype, "({0} ? {1} : {2})", (here, number(1, kernel.dtype), number(0, kernel.dtype)))
 
     kernel.last(result)
@@ -147,14 +138,6 @@ def _normalised(
     scale = kernel.constant(factor(kernel, FUNCTIONS["divide"](squares, count)), "factor")
     kernel.last(lambda b, c: affine(b, c, _multiply(element(b, c), scale)))
     return kernel.source()
-
-
-def _layer_norm(group: Group, core: Node) -> KernelSource:
-    return _trailing(group, core, centred=True)
-
-
-def _rms_norm(group: Group, core: Node) -> KernelSource:
-    return _trailing(group, core, centred=False)
 
 
 def _trailing(group: Group, core: Node, *, centred: bool) -> KernelSource:
@@ -239,8 +222,8 @@ _KINDS: Mapping[str, Callable[[Group, Node], KernelSource]] = {
     "log_softmax": _log_softmax,
     "hardmax": _hardmax,
     "lp_norm": _lp_norm,
-    "layer_norm": _layer_norm,
-    "rms_norm": _rms_norm,
+    "layer_norm": partial(_trailing, centred=True),
+    "rms_norm": partial(_trailing, centred=False),
     "instance_norm": _instance_norm,
     "group_norm": _group_norm,
     "mvn": _mvn,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.body import THREADS, KernelBody, entry_name
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed
@@ -40,9 +39,9 @@ class _Selection:
         self.size, self.kept = shape[self.axis], node.attrs["k"]
         self.others = [n for axis, n in enumerate(shape) if axis != self.axis]
         self.dtype = computed(group.types[self.x].dtype)
-        made = [output for output in node.outputs if output]
+        outputs = [output for output in node.outputs if output]
         #: Results by the part of the selection they are made of; None for those beside it.
-        self.origins = {n: next((m for m in made if self.body.depends(n, m)), None) for n in group.results}
+        self.origins = {n: next((m for m in outputs if self.body.depends(n, m)), None) for n in group.results}
         if any(m is None and self.body.shape(n) != shape for n, m in self.origins.items()):
             raise UnsupportedError("a result of another shape beside the selection")
 
@@ -67,8 +66,7 @@ class _Selection:
         with writer.block(each):
             value = body.value(self.x, self._coords(i))
             writer.line(f"elements[i] = {value.template};")
-            for name in beside:
-                body.store(name, self._coords(i), body.value(name, self._coords(i)))
+            body.store_at(beside, self._coords(i))
         writer.line("__syncthreads();")
         with writer.block(each):
             writer.line(f"const {type} element = elements[i];")
@@ -83,14 +81,12 @@ class _Selection:
                 writer.line(f"rank += {before} || (other < i && !{after});")
             with writer.block(f"if (rank < {self.kept})"):
                 self._finished(i)
-        for name in self.group.results:
-            body.pointer(name)
         return body.source(entry_name(self.group), (blocks, 1, 1), (threads, 1, 1))
 
     def _finished(self, i: AffineIndex) -> None:
         body, coords = self.body, self._coords(AffineIndex.variable("rank", self.kept))
-        made = dict(zip(self.node.outputs, self._elements(i), strict=True))
-        for name, value in made.items():
+        elements = dict(zip(self.node.outputs, self._elements(i), strict=True))
+        for name, value in elements.items():
             if name:
                 body.give(name, coords, value)
         for name, origin in self.origins.items():

@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed
@@ -58,7 +57,7 @@ class RowKernel:
         self.has_swept = self.is_held = self.is_replaced = False
         self._begin()
 
-    # ---- what the kernel is like --------------------------------------------------------------------------------
+    # ---- rows, width and results --------------------------------------------------------------------------------
 
     def _accesses(self, coords: Coords) -> list[Access]:
         probe = KernelBody(self.group)
@@ -72,10 +71,10 @@ class RowKernel:
         width = WIDEST_ACCESS
         while width > 1:
             if self.rows.size % width == 0:
-                found = self._accesses(self._coords(width))
-                sizes = [self.group.operands[a.value].dtype.itemsize for a in found if a.offset.reads("k")]
+                accesses = self._accesses(self._coords(width))
+                sizes = [self.group.operands[a.value].dtype.itemsize for a in accesses if a.offset.reads("k")]
                 # As many as the narrowest type has in one access, as long as registers hold them.
-                together = all(chunk_of(self.group.operands[a.value], a.offset, width) for a in varying(found))
+                together = all(chunk_of(self.group.operands[a.value], a.offset, width) for a in varying(accesses))
                 if sizes and together and width * min(sizes) <= WIDEST_ACCESS and self._leads_back(width):
                     return width
             width //= 2
@@ -86,7 +85,7 @@ class RowKernel:
         if self.body.shape(self.made) != self.body.shape(self.x):
             return True
         probe = PackedBody(self.group)
-        coords = probe.settled(self.made, self.after, self._coords(width))
+        coords = probe.forwardable(self.made, self.after, self._coords(width))
         try:
             probe.store_made(self.made, self.after, coords, Expr(self.dtype, "made"))
         except UnsupportedError:
@@ -175,8 +174,7 @@ class RowKernel:
 
         def both(body: PackedBody, coords: Coords) -> None:
             fill(body, coords)
-            for name in self.before:
-                body.store(name, coords, body.value(name, coords))
+            body.store_at(self.before, coords)
 
         self.sweep(both)
         self.has_swept, self.is_held = True, self.held
@@ -188,17 +186,17 @@ class RowKernel:
             value = body.named(result(body, coords), self.core.op)
             body.store_made(self.made, self.after, coords, value)
 
-        self.sweep(fill, settle=True)
+        self.sweep(fill, forward=True)
 
-    def sweep(self, fill: Fill, *, settle: bool = False) -> None:
+    def sweep(self, fill: Fill, *, forward: bool = False) -> None:
         """Visit the elements of a row: side by side, several are read and stored at once."""
         if not self.rows.size:
             return
         body, width = self.body, self.team.width
         with self._turns():
             coords = self._coords(width)
-            if settle:
-                coords = body.settled(self.made, self.after, coords)
+            if forward:
+                coords = body.forwardable(self.made, self.after, coords)
             probe = PackedBody(self.group)
             fill(probe, coords)
             body.load_packs(probe, width)
@@ -236,7 +234,5 @@ class RowKernel:
 
     def source(self) -> KernelSource:
         """The kernel, once all is written."""
-        for name in self.group.results:
-            self.body.pointer(name)
         blocks = -(-self.rows.count // self._rows_in_block)
         return self.body.source(entry_name(self.group), (blocks, 1, 1), self.team.threads)

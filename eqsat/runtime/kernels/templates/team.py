@@ -62,9 +62,9 @@ class Rows:
 
     def coords(self, row: AffineIndex, place: AffineIndex) -> Coords:
         """The coordinates of the element at a place of a row."""
-        found = dict(zip(self.across, unflattened(row, [self.shape[a] for a in self.across]), strict=True))
-        found |= zip(self.along, unflattened(place, [self.shape[a] for a in self.along]), strict=True)
-        return tuple(found[axis] for axis in range(len(self.shape)))
+        coord_of = dict(zip(self.across, unflattened(row, [self.shape[a] for a in self.across]), strict=True))
+        coord_of |= zip(self.along, unflattened(place, [self.shape[a] for a in self.along]), strict=True)
+        return tuple(coord_of[axis] for axis in range(len(self.shape)))
 
 
 @dataclass(frozen=True)
@@ -148,15 +148,15 @@ def read_strides(shape: Sequence[int], accesses: Callable[[Coords], Sequence[Acc
     An axis that reaches memory through a quotient counts as if the value were stored in order.
     """
     names = [f"a{axis}" for axis in range(len(shape))]
-    found = accesses(tuple(AffineIndex.variable(n, size) for n, size in zip(names, shape, strict=True)))
+    reads = accesses(tuple(AffineIndex.variable(n, size) for n, size in zip(names, shape, strict=True)))
     own = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
-    if not found:
+    if not reads:
         return tuple(own)
 
     def varying(access: Access) -> int:
         return math.prod(size for name, size in zip(names, shape, strict=True) if access.offset.reads(name))
 
-    largest = max(found, key=varying)
+    largest = max(reads, key=varying)
     return tuple(
         (largest.offset.coefficient(n) or s) if largest.offset.reads(n) else 0 for n, s in zip(names, own, strict=True)
     )

@@ -90,8 +90,8 @@ class _Squares:
                 (inside, lambda: factor(body, batch, place, k)),
                 ("", lambda: number(0, self.dtype)),
             ]
-            made = body.choose(self.dtype, name, cases)
-            writer.line(f"{name}_tile[column][row] = {made.template};")
+            element = body.choose(self.dtype, name, cases)
+            writer.line(f"{name}_tile[column][row] = {element.template};")
 
     def _multiplied(self) -> None:
         writer, type = self.body.writer, C_TYPES[self.dtype]
@@ -112,7 +112,7 @@ class _Squares:
 
     def _finished(self, batch: Coords) -> None:
         """Write the results made of the sums."""
-        writer, body, made = self.body.writer, self.body, self.node.outputs[0]
+        writer, body, product = self.body.writer, self.body, self.node.outputs[0]
         m = unflattened(AffineIndex.variable("m", self.rows), self.product.rows)
         n = unflattened(AffineIndex.variable("n", self.columns), self.product.columns)
         coords = self.product.coords(batch, m, n)
@@ -124,7 +124,5 @@ class _Squares:
                 writer.line(f"const int n = left + threadIdx.x + j * {SIDE};")
                 with writer.block(f"if (m < {self.rows} && n < {self.columns})"):
                     total = Expr(self.dtype, "totals[i][j]")
-                    body.give(made, coords, finished(body, self.node, total, coords))
-                    for name in self.group.results:
-                        at = body.onward(made, name, coords)
-                        body.store(name, at, body.value(name, at))
+                    value = finished(body, self.node, total, coords)
+                    body.store_made(product, self.group.results, coords, value)

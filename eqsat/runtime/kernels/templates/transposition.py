@@ -123,7 +123,7 @@ class _Tiles:
                 for access, name in zip(walk.tiled, tiles, strict=True):
                     at = tuple(self._moved(c, coords) for c in access.coords)
                     self.body.hold(replace(access, coords=at), f"{name}[threadIdx.x][row]")
-                self.body.store_results(coords)
+                self.body.store_at(self.group.results, coords)
         return self.body.source(entry_name(self.group), (blocks, 1, 1), (TILE, ROWS, 1))
 
     def _declared(self, access: Access) -> str:
@@ -141,15 +141,15 @@ class _Tiles:
         """The results' coordinates of p and q."""
         walk = self.walk
         outer = iter(unflattened(rest, [walk.sizes[i] for i in self.others]))
-        found = [AffineIndex.number(0)] * len(self.shape)
+        coords = [AffineIndex.number(0)] * len(self.shape)
         for place, axes in enumerate(walk.merged):
             if place in (walk.to, walk.along):
                 position = AffineIndex.variable("q" if place == walk.to else "p", walk.sizes[place])
             else:
                 position = next(outer)
             for axis, coord in zip(axes, unflattened(position, [self.shape[a] for a in axes]), strict=True):
-                found[axis] = coord
-        return tuple(found)
+                coords[axis] = coord
+        return tuple(coords)
 
     def _moved(self, index: AffineIndex, coords: Coords) -> AffineIndex:
         """A sum over the results' coordinates, in terms of p and q."""

@@ -9,13 +9,14 @@ from contextlib import ExitStack
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.kernels.body import entry_name
-from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, generated, varying
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.reduction import identity, whole_plane
+from eqsat.runtime.kernels.templates.pointwise import shared_out, walked
+from eqsat.runtime.kernels.templates.reduction import identity, reduced
 from eqsat.runtime.kernels.templates.team import checked
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 
@@ -23,9 +24,6 @@ from eqsat.runtime.kernels.view import WIDEST_ACCESS
 WINDOWS = frozenset({"max_pool", "avg_pool"})
 #: Positions of a window that are written out one after the other, at most.
 MOST_UNROLLED = 32
-THREADS = 256
-LEAST_THREADS = 64
-FEW_BLOCKS = 256
 
 
 def generate(group: Group) -> KernelSource | None:
@@ -33,7 +31,7 @@ def generate(group: Group) -> KernelSource | None:
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
         return None
-    return generated(group, core, whole_plane if _is_whole(group, core) else _pooled)
+    return generated(group, core, reduced if _is_whole(group, core) else _pooled)
 
 
 def _pooled(group: Group, core: Node) -> KernelSource:
@@ -93,7 +91,7 @@ class _Pooling:
         self.shape = self.body.shape(self.made)
         self.axes = self._axes()
         self.names = list(group.results)
-        for name in self.names:  # what is not made of the pooling has no place here
+        for name in self.names:  # only results made of the pooling have a place here
             self.body.onward(self.made, name, [AffineIndex.number(0)] * len(self.shape))
         view = group.results[self.names[0]]
         fits = view.shape == self.shape
@@ -119,24 +117,18 @@ class _Pooling:
         return width
 
     def _fits(self, width: int) -> bool:
-        coords = self._coords(width)
+        coords = walked(self.shape, self.order, width)
         if any(c.reads("k") for c in coords[2:]):
             return False
         probe = PackedBody(self.group)
         probe.value(
             self.x, self._seen(coords, [AffineIndex.variable(f"place{i}", a.size) for i, a in enumerate(self.axes)])
         )
-        found = varying(probe.accesses)
-        sizes = [self.group.operands[a.value].dtype.itemsize for a in found]
+        accesses = varying(probe.accesses)
+        sizes = [self.group.operands[a.value].dtype.itemsize for a in accesses]
         if not sizes or width * min(sizes) > WIDEST_ACCESS:
             return False
-        return all(chunk_of(self.group.operands[a.value], a.offset, width) for a in found)
-
-    def _coords(self, width: int) -> Coords:
-        """The coordinates of element k of those of thread t."""
-        position = AffineIndex.variable("t", self.count // width) * width + AffineIndex.variable("k", width)
-        walked = unflattened(position, [self.shape[a] for a in self.order])
-        return tuple(walked[self.order.index(axis)] for axis in range(len(self.shape)))
+        return all(chunk_of(self.group.operands[a.value], a.offset, width) for a in accesses)
 
     @staticmethod
     def _seen(coords: Coords, places: Sequence[AffineIndex]) -> Coords:
@@ -144,13 +136,11 @@ class _Pooling:
 
     def source(self) -> KernelSource:
         body, writer, width = self.body, self.body.writer, self.width
-        threads = THREADS
         count = self.count // width
-        while threads > LEAST_THREADS and -(-count // threads) < FEW_BLOCKS:
-            threads //= 2
+        threads, (blocks,) = shared_out([count])
         writer.line(f"const int t = blockIdx.x * {threads} + threadIdx.x;")
         writer.line(f"if (t >= {count}) return;")
-        coords = body.settled(self.made, self.names, self._coords(width))
+        coords = body.forwardable(self.made, self.names, walked(self.shape, self.order, width))
         type = STORED[self.dtype]
         writer.line(f"{type} found[{width}];")
         with body.each(width):
@@ -162,7 +152,7 @@ class _Pooling:
         body.load_packs(probe, width)
         with body.stored_packs(probe.stores, width), body.each(width):
             body.store_made(self.made, self.names, coords, body.named(total, self.core.op))
-        return body.source(entry_name(self.group), (-(-count // threads), 1, 1), (threads, 1, 1))
+        return body.source(entry_name(self.group), (blocks, 1, 1), (threads, 1, 1))
 
     @property
     def _k(self) -> str:
@@ -199,18 +189,18 @@ class _Pooling:
 
     def _finished(self, coords: Coords) -> Expr:
         """The element of the result; that of a window with nothing but padding as the reference has it."""
-        found = Expr(self.dtype, f"found[{self._k}]")
+        joined = Expr(self.dtype, f"found[{self._k}]")
         padding = self.mean and bool(self.core.attrs["count_include_pad"])
         counts = [axis.counts(padding=padding) for axis in self.axes]
         if all(len(c) == 1 for c in counts) and (self.mean or all(min(c) for c in counts)):
             count = number(math.prod(min(c) for c in counts), self.dtype)
-            return FUNCTIONS["divide"](found, count) if self.mean else found
+            return FUNCTIONS["divide"](joined, count) if self.mean else joined
         if not self.mean and all(min(c, default=1) for c in counts):
-            return found
+            return joined
         at = [self.body.writer.index(c) for c in coords[2:]]
         names = [a if a.isidentifier() or a.isdigit() else f"({a})" for a in at]
         text = " * ".join(axis.counted(name, padding=padding) for axis, name in zip(self.axes, names, strict=True))
         inside = self.body.writer.define("int", "count", text)
         if self.mean:
-            return Expr(self.dtype, f"({{0}} / ({STORED[self.dtype]}){inside})", (found,))
-        return Expr(self.dtype, f"({inside} ? {{0}} : 0)", (found,))
+            return Expr(self.dtype, f"({{0}} / ({STORED[self.dtype]}){inside})", (joined,))
+        return Expr(self.dtype, f"({inside} ? {{0}} : 0)", (joined,))

@@ -17,8 +17,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Attrs, DType, Node
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda import backend
 from eqsat.runtime.cuda.backend import warn_of

@@ -254,7 +254,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
 
 
 @pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="pip install cupy-cuda13x")
-@pytest.mark.parametrize("file", ["toolkit", "machine", "device_memory"])
+@pytest.mark.parametrize("file", ["device.toolkit", "device.machine", "device.memory"])
 def test_every_name_of_cupys_that_is_used_exists(file):
     cupy = importlib.import_module("cupy")
     roots = {"cupy": cupy, "_cupy": cupy, "runtime": cupy.cuda.runtime, "_runtime": cupy.cuda.runtime}
@@ -265,8 +265,8 @@ def test_every_name_of_cupys_that_is_used_exists(file):
 @needs_cudnn
 def test_every_name_of_cudnns_that_is_used_exists():
     module = importlib.import_module("cudnn")
-    roots = {"cudnn": module, "_cudnn": module, "graph": module.pygraph, "_graph": module.pygraph}
-    assert_names_exist("cudnn_library", roots | {"notes": module.numerical_note, "modes": module.heur_mode})
+    roots = {"cudnn": module, "_cudnn": module, "graph": module.pygraph}
+    assert_names_exist("libraries.cudnn_library", roots | {"notes": module.numerical_note, "modes": module.heur_mode})
 
 
 def assert_names_exist(file, roots):

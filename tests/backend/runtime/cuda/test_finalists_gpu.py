@@ -10,8 +10,7 @@ from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
-from eqsat.language.terms.graph import Graph
-from eqsat.language.terms.plan import Plan
+from eqsat.language.terms import Graph, Plan
 from eqsat.runtime.backend import BACKENDS
 from tests.support import host_stopwatch
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 import eqsat
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.ops import OPS
-from eqsat.language.terms.graph import Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import DType, Node, TensorType
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES

@@ -99,9 +99,9 @@ def test_a_plan_with_any_states_computes_what_its_graph_does(graph, precision, s
     with pytest.MonkeyPatch.context() as patch:
         # What saves nothing at the model's prices may save something at others.
         patch.setattr(tensors, "_TIE", -math.inf)
-        framed = tensor_problem(snap, CostModel("nvidia-h200"), choices=choices, boundary=boundary)
-    priced = repriced(framed.problem, Random(seed))
-    best = assemble(framed, solve(priced, time_limit=20), original)
+        extraction = tensor_problem(snap, CostModel("nvidia-h200"), choices=choices, boundary=boundary)
+    priced = repriced(extraction.problem, Random(seed))
+    best = assemble(extraction, solve(priced, time_limit=20), original)
     plan = replace(best.plan, graph=coarse(best.plan.graph))
     program = program_of(plan)
     inputs = data.draw(feeds(plan.graph))

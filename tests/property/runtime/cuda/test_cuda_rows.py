@@ -11,8 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from eqsat.language.terms.constant import Array
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Array, DType, TensorType
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates import reduction, rows, window

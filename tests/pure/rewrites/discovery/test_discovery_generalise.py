@@ -5,7 +5,7 @@ import pytest
 from eqsat.language.terms.pattern import App, Bindings, Expression, Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import bound_name, evaluate
 from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.generalise.generalise import generalise
+from eqsat.rewrites.discovery.generalise.general_rules import generalise
 from eqsat.rewrites.discovery.generalise.search import GeneralisationEffort
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import Sampler, operands

@@ -18,9 +18,9 @@ from eqsat.language.declaration.registry import forget
 from eqsat.language.ops import spec
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.discovery.enumerate import build, generate, space
+from eqsat.rewrites.discovery.enumerate.arithmetic import combined, fingerprints
 from eqsat.rewrites.discovery.enumerate.count import Counting
 from eqsat.rewrites.discovery.enumerate.domain import DOMAINS, domain
-from eqsat.rewrites.discovery.enumerate.fingerprint import combined, fingerprints
 from eqsat.rewrites.discovery.enumerate.forms import forms, taking_part
 from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
 from eqsat.rewrites.discovery.equations.candidate import read_candidates
@@ -236,8 +236,8 @@ def test_an_interrupted_run_goes_on_where_it_stood(tmp_path, monkeypatch):
         "from eqsat.rewrites.discovery.enumerate import generate as g\n"
         "from pathlib import Path\n"
         "g._PART = 2000\n"
-        "def stop(at):\n"
-        "    if at.stage == 'evaluating' and at.done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "def stop(stage, done, total):\n"
+        "    if stage.endswith('evaluating') and done == 3: os.kill(os.getpid(), signal.SIGKILL)\n"
         f"g.generate(g.{SMALL!r}, progress=stop, resume=Path({str(folder)!r}))\n"
     )
     killed = subprocess.run([sys.executable, "-c", script], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
@@ -246,11 +246,11 @@ def test_an_interrupted_run_goes_on_where_it_stood(tmp_path, monkeypatch):
     assert len(kept) == 3
     kept[0].write_bytes(b"cut off")
     seen = []
-    again = generate.generate(SMALL, progress=lambda at: seen.append(at), resume=folder)
+    again = generate.generate(SMALL, progress=lambda *at: seen.append(at), resume=folder)
     assert again.candidates == whole
     assert not folder.exists()
-    evaluated = [at for at in seen if at.stage == "evaluating"]
-    assert [at.done for at in evaluated] == list(range(1, evaluated[0].total + 1))
+    evaluated = [(done, total) for stage, done, total in seen if stage.endswith("evaluating")]
+    assert [done for done, _ in evaluated] == list(range(1, evaluated[0][1] + 1))
 
 
 def test_any_executor_serves_and_an_interruption_passes_through(tmp_path, monkeypatch):

@@ -9,8 +9,7 @@ import pytest
 
 from eqsat.errors import RuleError
 from eqsat.rewrites.discovery.enumerate.generate import GenerationSettings
-from eqsat.rewrites.discovery.equations.candidate import CandidateEquation
-from eqsat.rewrites.discovery.equations.outcome import (
+from eqsat.rewrites.discovery.equations.candidate import (
     CONSTANT,
     DERIVED,
     FAILED,
@@ -18,10 +17,12 @@ from eqsat.rewrites.discovery.equations.outcome import (
     PLAUSIBLE,
     PROVED,
     REPEATED,
+    CandidateEquation,
     read_outcomes,
     verified_rules,
     written_outcomes,
 )
+from eqsat.rewrites.discovery.journal import Journal
 from eqsat.rewrites.discovery.library import (
     COUNTS,
     DROPPED,
@@ -40,7 +41,6 @@ from eqsat.rewrites.discovery.library import (
 )
 from eqsat.rewrites.discovery.pipeline import assemble, build
 from eqsat.rewrites.discovery.verification import verify_candidates
-from eqsat.rewrites.discovery.work.journal import Journal
 from eqsat.rewrites.rules.evidence import is_current, read_evidence
 from eqsat.rewrites.rules.loader import laws, shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from eqsat.rewrites.discovery.equations.derivable import claims, derivable, derivations
+from eqsat.rewrites.discovery.journal import Journal, subject_of
 from eqsat.rewrites.discovery.library import read_dropped
-from eqsat.rewrites.discovery.select.prune import DERIVABLE, RENAMING, SPECIAL, SUBGRAPH, prune
-from eqsat.rewrites.discovery.work.journal import Journal, subject_of
+from eqsat.rewrites.discovery.prune import DERIVABLE, RENAMING, SPECIAL, SUBGRAPH, prune
 from eqsat.rewrites.rules.loader import laws, shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules
 

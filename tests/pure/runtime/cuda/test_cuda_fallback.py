@@ -9,8 +9,7 @@ import scipy.special
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration.spec import same_as
 from eqsat.language.ops import OPS, op, sampling
-from eqsat.language.terms.graph import Attrs, Graph, Node
-from eqsat.language.terms.types import DType, TensorType
+from eqsat.language.terms import Attrs, DType, Graph, Node, TensorType
 from eqsat.runtime.cuda.program.arrays import aligned, strided
 from eqsat.runtime.cuda.program.fallback import DeviceFallback, DeviceFloats, run_fallback
 from eqsat.runtime.cuda.program.launches import Fallback, Launch

@@ -12,9 +12,7 @@ import eqsat
 from eqsat.errors import BackendError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run_node
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Attrs, Node
-from eqsat.language.terms.types import DType
+from eqsat.language.terms import Attrs, Constant, DType, Node
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.emulated import compute, tf32

@@ -10,8 +10,7 @@ from eqsat.errors import BackendError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run
-from eqsat.language.terms.plan import Conversion, Held, Kernel, Plan
-from eqsat.language.terms.state import PLAIN, State
+from eqsat.language.terms import PLAIN, Conversion, Held, Kernel, Plan, State
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.grouping import grouped

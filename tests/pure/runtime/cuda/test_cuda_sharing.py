@@ -11,8 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 import eqsat
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.onnx.read.importer import load
-from eqsat.language.terms.constant import Constant
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Constant, Graph
 from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.testing.cuda.host import HostMachine

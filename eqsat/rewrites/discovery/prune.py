@@ -10,7 +10,7 @@ from eqsat.rewrites.discovery.equations.canonical import canonical, distinct, ge
 from eqsat.rewrites.discovery.equations.derivable import Claim, Derivability, claims, derivations
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.equations.subgraph import lifted
-from eqsat.rewrites.discovery.work.journal import Journal
+from eqsat.rewrites.discovery.journal import Follow, Journal, silent
 from eqsat.rewrites.proof.check import check
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.rule import Rule
@@ -21,8 +21,6 @@ RENAMING, SPECIAL, SUBGRAPH, DERIVABLE = "renaming", "special case", "common sub
 #: Number of rules looked at between two reports of progress and two entries of the journal.
 _AT_ONCE = 48
 
-#: Called with the stage, how many of its rules are done, and how many there are.
-Follow = Callable[[str, int, int], None]
 Verify = Callable[[Rule], Evidence]
 
 
@@ -47,8 +45,8 @@ class Pruned:
 
     def counts(self) -> dict[str, int]:
         """The number of rules that went for each reason, and of those that stay."""
-        found = {why: sum(d.why == why for d in self.dropped.values()) for why in (RENAMING, SPECIAL, SUBGRAPH)}
-        return {**found, DERIVABLE: sum(d.why == DERIVABLE for d in self.dropped.values()), "kept": len(self.kept)}
+        counts = {why: sum(d.why == why for d in self.dropped.values()) for why in (RENAMING, SPECIAL, SUBGRAPH)}
+        return {**counts, DERIVABLE: sum(d.why == DERIVABLE for d in self.dropped.values()), "kept": len(self.kept)}
 
 
 def prune(
@@ -64,7 +62,7 @@ def prune(
     Names must differ among rules and laws together. A rule with a common subgraph goes only if the rule without it is
     verified; the latter takes its place under the former's name with "-lifted" after it.
     """
-    return _Pruner(list(laws), verify, journal or Journal(), progress or _silent).run(verified)
+    return _Pruner(list(laws), verify, journal or Journal(), progress or silent).run(verified)
 
 
 def entailed(laws: Sequence[Rule]) -> Verify:
@@ -81,10 +79,6 @@ def entailed(laws: Sequence[Rule]) -> Verify:
     return verify
 
 
-def _silent(stage: str, done: int, total: int) -> None:
-    """No one watches."""
-
-
 class _Pruner:
     def __init__(self, laws: list[Rule], verify: Verify, journal: Journal, progress: Follow) -> None:
         self.laws, self.verify, self.journal, self.progress = laws, verify, journal, progress
@@ -99,10 +93,10 @@ class _Pruner:
         pending = self._general(self._renamed(list(self.rules)))
         pending = self._underived("by laws", pending, self.laws)
         pending = self._lift(pending)
-        kept = self._greedy(pending)
-        kept = self._thinned(kept)
-        kept = self._audited(kept)
-        chosen = [self.rules[n] for n in kept]
+        names = self._greedy(pending)
+        names = self._thinned(names)
+        names = self._audited(names)
+        chosen = [self.rules[n] for n in names]
         return Pruned(tuple(chosen), self.dropped, {n: r for n, r in self.lifted.items() if n in self.rules})
 
     # -- form ---------------------------------------------------------------------------------------------------------
@@ -114,26 +108,26 @@ class _Pruner:
         for name in names:
             if name in repeated:
                 self._drop(name, RENAMING, [repeated[name]])
-        kept = set(first)
-        return [n for n in names if n in kept]
+        distinct_names = set(first)
+        return [n for n in names if n in distinct_names]
 
     def _general(self, names: Sequence[str]) -> list[str]:
         """Drop rules that are a case of another."""
         equations = {n: RuleStatement.of(self.rules[n]) for n in names}
         operators = {n: self.rules[n].operators() for n in names}
-        kept = dict.fromkeys(names)
+        remaining = dict.fromkeys(names)
         for special in names:
             for general in names:
                 if (
                     general != special
-                    and general in kept
+                    and general in remaining
                     and operators[general] <= operators[special]
                     and generalises(equations[general], equations[special])
                 ):
                     self._drop(special, SPECIAL, [general])
-                    del kept[special]
+                    del remaining[special]
                     break
-        return list(kept)
+        return list(remaining)
 
     def _lift(self, names: Sequence[str]) -> list[str]:
         """With rules without a common subgraph in place of those that have one, where they are true."""
@@ -141,20 +135,20 @@ class _Pruner:
         # What a law says that only runs on request is no reason to leave out a case of it that runs by default.
         self._on_request = {canonical(RuleStatement.of(r)) for r in self.laws if r.phase == "associate"}
         known |= {canonical(RuleStatement.of(self.rules[n])): n for n in names}
-        kept: dict[str, None] = {}
+        remaining: dict[str, None] = {}
         pending, done = list(reversed(names)), 0
         while pending:
             name = pending.pop()
-            made = self._lifted(self.rules[name], known)
-            if made is None:
-                kept[name] = None
+            stronger = self._lifted(self.rules[name], known)
+            if stronger is None:
+                remaining[name] = None
             else:
-                self._drop(name, SUBGRAPH, [made])
-                if made in self.rules and made not in kept and made not in pending:
-                    pending.append(made)
+                self._drop(name, SUBGRAPH, [stronger])
+                if stronger in self.rules and stronger not in remaining and stronger not in pending:
+                    pending.append(stronger)
             done += 1
             self.progress("common subgraphs", done, done + len(pending))
-        return list(kept)
+        return list(remaining)
 
     def _lifted(self, rule: Rule, known: dict[str, str]) -> str | None:
         """The name of a true rule that is this one without a common subgraph, None where there is none."""
@@ -165,13 +159,13 @@ class _Pruner:
             if key in known and known[key] != rule.name and not self._rests_on(known[key], rule.name):
                 return known[key]
             entry = f"verify:{equation.text}"
-            made = equation.rule(self._free_name(rule.name), rule.phase)
+            stronger = equation.rule(self._free_name(rule.name), rule.phase)
             if entry not in self.journal:
-                self.journal[entry] = self.verify(made).verdict
+                self.journal[entry] = self.verify(stronger).verdict
             if self.journal[entry] == "proved":
-                known[key] = made.name
-                self.rules[made.name] = self.lifted[made.name] = made
-                return made.name
+                known[key] = stronger.name
+                self.rules[stronger.name] = self.lifted[stronger.name] = stronger
+                return stronger.name
         return None
 
     def _free_name(self, name: str) -> str:
@@ -194,69 +188,69 @@ class _Pruner:
 
     def _underived(self, stage: str, names: Sequence[str], rules: Sequence[Rule]) -> list[str]:
         """Drop rules that these rules derive, many at a time."""
-        kept: list[str] = []
+        remaining: list[str] = []
         for start in range(0, len(names), _AT_ONCE):
             batch = names[start : start + _AT_ONCE]
             entry = f"{stage}:{batch[0]}:{len(batch)}"
             if entry not in self.journal:
-                found = derivations([c for n in batch for c in self._claims_of(n)], rules)
-                self.journal[entry] = {n: list(d.rules) for n, d in found.items() if d}
+                proofs = derivations([c for n in batch for c in self._claims_of(n)], rules)
+                self.journal[entry] = {n: list(d.rules) for n, d in proofs.items() if d}
             by = self.journal[entry]
             for name in batch:
                 if name in by:
                     self._drop(name, DERIVABLE, by[name])
                 else:
-                    kept.append(name)
+                    remaining.append(name)
             self.progress(stage, start + len(batch), len(names))
-        return kept
+        return remaining
 
     def _greedy(self, names: Sequence[str]) -> list[str]:
         """Small and general ones first, each only if those chosen so far do not derive it."""
-        kept: list[str] = []
+        chosen: list[str] = []
         order = sorted(names, key=lambda n: RuleStatement.of(self.rules[n]).effort)
         for done, name in enumerate(order, start=1):
-            if kept and (by := self._derived(name, kept, "chosen")) is not None:
+            if chosen and (by := self._derived(name, chosen, "chosen")) is not None:
                 self._drop(name, DERIVABLE, by)
             else:
-                kept.append(name)
+                chosen.append(name)
             self.progress("by one another", done, len(order))
-        return kept
+        return chosen
 
     def _thinned(self, names: Sequence[str]) -> list[str]:
         """Drop rules that those chosen later derive, large ones first."""
-        kept = list(names)
+        remaining = list(names)
         for done, name in enumerate(reversed(names), start=1):
-            others = [n for n in kept if n != name]
+            others = [n for n in remaining if n != name]
             if others != names[: len(others)] and (by := self._derived(name, others, "thinned")) is not None:
                 self._drop(name, DERIVABLE, by)
-                kept = others
+                remaining = others
             self.progress("by later ones", done, len(names))
-        return kept
+        return remaining
 
     def _audited(self, names: Sequence[str]) -> list[str]:
         """Restore every dropped rule that the remaining ones do not derive."""
-        kept = list(names)
-        lost = [n for n, d in self.dropped.items() if not self._stands(d, set(kept))]
+        remaining = list(names)
+        lost = [n for n, d in self.dropped.items() if not self._stands(d, set(remaining))]
         for done, name in enumerate(sorted(lost, key=lambda n: RuleStatement.of(self.rules[n]).effort), start=1):
-            by = self._derived(name, kept, "audited")
+            by = self._derived(name, remaining, "audited")
             if by is None:
-                kept.append(name)
+                remaining.append(name)
                 del self.dropped[name]
             else:
                 self._drop(name, self.dropped[name].why, by)
             self.progress("what was dropped", done, len(lost))
-        return kept
+        return remaining
 
-    def _stands(self, drop: Drop, kept: set[str]) -> bool:
+    def _stands(self, drop: Drop, remaining: set[str]) -> bool:
         """Return whether a rule was dropped because of laws and rules that stay, and of no others."""
-        return drop.why != SUBGRAPH and all(n in kept or n not in self.rules for n in drop.by)
+        return drop.why != SUBGRAPH and all(n in remaining or n not in self.rules for n in drop.by)
 
-    def _derived(self, name: str, kept: Sequence[str], stage: str) -> list[str] | None:
-        entry = f"{stage}:{name}:{len(kept)}"
+    def _derived(self, name: str, chosen: Sequence[str], stage: str) -> list[str] | None:
+        entry = f"{stage}:{name}:{len(chosen)}"
         if entry not in self.journal:
-            rules = [*self.laws, *(self.rules[n] for n in kept)]
-            found = derivations(self._claims_of(name), rules).get(name, Derivability(False))
-            self.journal[entry] = list(found.rules) if found else None
+            rules = [*self.laws, *(self.rules[n] for n in chosen)]
+            proof = derivations(self._claims_of(name), rules).get(name, Derivability(False))
+            self.journal[entry] = list(proof.rules) if proof else None
         result: list[str] | None = self.journal[entry]
         return result
 

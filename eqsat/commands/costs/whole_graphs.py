@@ -1,4 +1,4 @@
-"""Whole graphs measured, so that what is predicted of them can be compared and corrected."""
+"""Whole graphs measured, so that predictions of their times can be compared and corrected."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from eqsat.commands.costs.keys import read_as
 from eqsat.errors import MissingExtraError
 
@@ -19,9 +17,10 @@ if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
     from eqsat.costs.table.entry import Entry
     from eqsat.costs.table.table import CostTable
+    from eqsat.report.parts import StepCost
     from eqsat.report.result import Result
 
-#: What choosing a graph needs, which measuring kernels does not.
+#: Packages that the choice of a graph needs, and measuring kernels does not.
 _NEEDED = ("egglog", "highspy", "scipy")
 _ROUNDS, _SECONDS = 40, 5.0
 
@@ -38,8 +37,8 @@ def measure_whole(
 ) -> int:
     """Measures the result for a model by the table as it is, beside its prediction; 0 where it was known, else 1.
 
-    `variant` is what stands for float32, and the policy; `watch` is the stopwatch of a GPU, None for the CPU.
-    MissingExtraError where no graph can be chosen here.
+    `variant` is the element type in place of float32, and the policy; `watch` is the stopwatch of a GPU, None for the
+    CPU. MissingExtraError where no graph can be chosen here.
     """
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
@@ -65,8 +64,8 @@ def measure_whole(
     own = table.own(environment)
     if key.text in own:
         return 0
-    kernels = sum(step["bytes"] > 0 for step in steps)
-    seconds = sum(step["seconds"] for step in steps)
+    kernels = sum(step.bytes > 0 for step in steps)
+    seconds = sum(step.seconds for step in steps)
     plain = correction(measured_graphs(table.entries(environment))).sum(seconds, kernels) if device.gpu else seconds
     inputs = _inputs(result, sizes)
     if watch is None:
@@ -78,9 +77,9 @@ def measure_whole(
     return 1
 
 
-def _identity(step: Mapping[str, Any]) -> list[Any]:
+def _identity(step: StepCost) -> list[Any]:
     """A step without its cost."""
-    return [step[name] for name in ("op", "value", "operands", "result", "arithmetic")]
+    return [step.op, step.value, step.operands, step.result, step.arithmetic]
 
 
 def _inputs(result: Result, sizes: Mapping[str, int]) -> dict[str, Any]:
@@ -91,13 +90,12 @@ def _inputs(result: Result, sizes: Mapping[str, int]) -> dict[str, Any]:
 
 def _timed(result: Result, inputs: Mapping[str, Any], threads: int) -> Entry:
     from eqsat.costs.table.entry import Entry
-    from eqsat.runtime.measure import interleaved
+    from eqsat.runtime.measure import clock_for, interleaved
 
     program = result.compile("onnxruntime")
-    clock: Any = "thread" if threads == 1 else "wall"
-    timings = interleaved({"whole": program.bind(inputs)}, _ROUNDS, clock=clock, time_limit=_SECONDS)
-    low, middle, high = (float(q) for q in np.quantile(timings.samples["whole"], (0.1, 0.5, 0.9)))
-    return Entry(middle, low, high, timings.rounds)
+    calls = {"whole": program.bind(inputs)}
+    timings = interleaved(calls, _ROUNDS, clock=clock_for(threads), time_limit=_SECONDS)
+    return Entry.of(timings.samples["whole"])
 
 
 def _timed_on_gpu(result: Result, inputs: Mapping[str, Any], watch: Any, plans: list[str]) -> Entry:

@@ -1,17 +1,96 @@
-"""Work in parts over an executor, each part's result kept as it comes, so that an interruption loses none."""
+"""Long work in steps or parts whose results are stored, so that interrupted work goes on where it stood."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, as_completed
 from pathlib import Path
-from typing import Any, TypeAlias
+from types import TracebackType
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
 from eqsat.system.files import whole
+
+
+class Journal:
+    """Results by key, kept in a file as they come; without a path they are kept in memory alone.
+
+    `subject` identifies the input: what a file holds of another subject is forgotten. A line that an interruption cut
+    off is none.
+    """
+
+    def __init__(self, path: Path | None = None, subject: str = "") -> None:
+        self.path = path
+        self._known: dict[str, Any] = {}
+        self._file: IO[str] | None = None
+        if path is None:
+            return
+        head = json.dumps({"subject": subject})
+        lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+        if lines[:1] == [head]:
+            self._known = dict(_entries(lines[1:]))
+        self._file = path.open("w", encoding="utf-8")
+        self._file.write(head + "\n")
+        for key, value in self._known.items():
+            self._write(key, value)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._known
+
+    def __getitem__(self, key: str) -> Any:
+        return self._known[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        self._known[key] = value
+        self._write(key, value)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file; remove it where the work was finished."""
+        if self._file is not None:
+            self._file.close()
+        if kind is None and self.path is not None:
+            self.path.unlink(missing_ok=True)
+
+    def _write(self, key: str, value: Any) -> None:
+        if self._file is not None:
+            self._file.write(json.dumps([key, value]) + "\n")
+            self._file.flush()
+
+
+def _entries(lines: Iterable[str]) -> Iterable[tuple[str, Any]]:
+    for line in lines:
+        try:
+            key, value = json.loads(line)
+        except ValueError:
+            return
+        yield key, value
+
+
+def subject_of(texts: Iterable[str]) -> str:
+    """A digest of the input of some work."""
+    digest = hashlib.blake2b(digest_size=12)
+    for text in texts:
+        digest.update(text.encode() + b"\0")
+    return digest.hexdigest()
+
+
+#: Called with a stage, how many of its parts are done, and how many there are.
+Follow: TypeAlias = Callable[[str, int, int], None]
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """Progress that no one follows."""
+
 
 #: The result of one part: arrays by name.
 Arrays: TypeAlias = Mapping[str, Any]
@@ -27,7 +106,7 @@ class Parts:
             return
         folder.mkdir(exist_ok=True)
         for path in folder.iterdir():
-            # What begins with a dot is what a process was writing when it was killed.
+            # A name with a dot first is of a file that a process was writing when it was killed.
             if path.name.startswith(".") or (path.suffix == ".npz" and not path.name.startswith(subject + "-")):
                 path.unlink()
 
@@ -44,10 +123,10 @@ class Parts:
 
     def take(self, name: str) -> Arrays:
         """A result that was stored."""
-        found = self._held.pop(name, None) or self._load(name)
-        if found is None:
+        result = self._held.pop(name, None) or self._load(name)
+        if result is None:
             raise KeyError(name)
-        return found
+        return result
 
     def clear(self) -> None:
         """Remove everything stored, and the folder if nothing else is in it."""

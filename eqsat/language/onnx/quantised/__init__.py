@@ -1,1 +1,0 @@
-"""Quantised operators of ONNX, to and from ours."""

@@ -1,0 +1,109 @@
+"""Parts of a report: typed records, and the JSON of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat.certify.record import CheckedRegion
+from eqsat.moved import FormerDict
+
+
+@dataclass(frozen=True)
+class OpaqueNode(FormerDict):
+    """A node that is kept as it is: its name, the operator it has in the model, and the reason."""
+
+    name: str
+    op: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Baseline(FormerDict):
+    """The outcome of a search other than the one asked for: its cost, in units of the objective, and seconds."""
+
+    name: str
+    cost: float
+    seconds: float
+    status: str
+
+
+@dataclass(frozen=True)
+class CostedSizes(FormerDict):
+    """Sizes of named dims at which a model was costed, with their weight."""
+
+    sizes: Mapping[str, int]
+    weight: float
+
+
+@dataclass(frozen=True)
+class StepCost(FormerDict):
+    """A kernel or a conversion of a result: operators, the value it computes, states, and its cost.
+
+    `operands` are the different states of its operands, `result` is that of its first result, `arithmetic` is "" where
+    it is that of the element type. `estimated` is False where its seconds were measured.
+    """
+
+    op: str
+    value: str
+    operands: Sequence[str]
+    result: str
+    arithmetic: str
+    seconds: float
+    flops: float
+    bytes: float
+    estimated: bool
+
+
+@dataclass(frozen=True)
+class ControlChange(FormerDict):
+    """A change to control flow: a node that reading put others in place of, or a body that was optimised by itself.
+
+    `nodes` counts nodes more than before where that is known; `predicted` is in units of the objective.
+    """
+
+    what: str
+    nodes: int | None = None
+    rules: Sequence[str] = ()
+    predicted: float | None = None
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values that are computed in another way: none, as bodies have values of their own."""
+        return ()
+
+    @property
+    def measured(self) -> None:
+        """The seconds that were measured to be saved: control flow is not timed apart."""
+        return None
+
+
+@dataclass(frozen=True)
+class CertificateSummary(FormerDict):
+    """The certificate of a result: `kind`, the largest `error`, and a `text` that says how it was checked.
+
+    `regions`, `folded` constants, `draws` and `sizes` are those of the check, `bodies` those that were checked by
+    themselves; all are None where a run ended before there was anything to check.
+    """
+
+    kind: str
+    error: float
+    regions: Sequence[CheckedRegion] | None = None
+    folded: int | None = None
+    draws: int | None = None
+    sizes: Sequence[Mapping[str, int]] | None = None
+    text: str = ""
+    bodies: Sequence[BodyCertificate] | None = None
+
+
+@dataclass(frozen=True)
+class BodyCertificate(FormerDict):
+    """The certificate of a body that was optimised by itself, and its place in the model."""
+
+    place: str
+    certificate: CertificateSummary
+
+    def as_dict(self) -> dict[str, Any]:
+        """The certificate with the place among its fields."""
+        return {"place": self.place, **self.certificate.as_dict()}

@@ -1,1 +1,0 @@
-"""Selection of the rules that derive the others."""

@@ -1,1 +1,0 @@
-"""Long work in parts that are kept."""
