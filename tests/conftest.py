@@ -1,11 +1,14 @@
 """Settings of all tests: no property test is judged by how long an example takes; no operator outlives its test; no
-cost comes with eqsat, so that machines with shipped entries and without see the same."""
+cost comes with eqsat, so that machines with shipped entries and without see the same; sessions that tests make have
+one thread unless they say otherwise."""
 
 import os
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import onnxruntime
 import pytest
 from hypothesis import settings
 
@@ -29,6 +32,25 @@ def _nothing_shipped(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _kernels_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Kernels that are compiled for tests, most of them drawn at random, do not fill the user's cache."""
     os.environ.setdefault(CACHE_VARIABLE, str(tmp_path_factory.mktemp("kernels")))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _one_thread() -> Iterator[None]:
+    """Sessions of ONNX Runtime on one thread: threads that spin while they wait take the other worker's time."""
+    session, options = onnxruntime.InferenceSession, onnxruntime.SessionOptions
+
+    def one_thread() -> Any:
+        made = options()
+        made.intra_op_num_threads = 1
+        return made
+
+    def on_one_thread(model: Any, sess_options: Any = None, *given: Any, **more: Any) -> Any:
+        return session(model, sess_options or one_thread(), *given, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnxruntime, "SessionOptions", one_thread)
+        patch.setattr(onnxruntime, "InferenceSession", on_one_thread)
+        yield
 
 
 @pytest.fixture(autouse=True)

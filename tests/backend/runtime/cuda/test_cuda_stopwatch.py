@@ -209,7 +209,7 @@ def test_a_plan_of_cudnn_is_built_once_for_all_sets_of_weights(watch):
     def prepare(call, address, plan=None):
         built.append(plan)
         places = {name: address(view) for name, view in zip("xwy", views_of(call), strict=True)}
-        return PreparedGraph(frontend, 1, graph, 0, places, plan)
+        return PreparedGraph(frontend, 1, graph, 0, places, plan, {})
 
     library = watch.toolkit.libraries["cudnn"]
     library.prepare, library.plans = prepare, lambda call, address: ("cudnn 1 a", "cudnn 1 b")
