@@ -90,6 +90,12 @@ def onnx_program(program: torch.export.ExportedProgram, where: str) -> Any:
             expected="operators that ONNX has",
             remedy="torch.compile(module, backend='eqsat') leaves such parts to PyTorch",
         ) from error
+    check_pure(converted, where)
+    return converted
+
+
+def check_pure(converted: Any, where: str) -> None:
+    """ImportModelError for an ONNXProgram that changes a buffer or an input in place, or draws random numbers."""
     # Only the program that torch.onnx decomposed has its effects apart.
     signature = converted.exported_program.graph_signature
     changed = [*signature.buffers_to_mutate.values(), *signature.user_inputs_to_mutate.values()]
@@ -108,7 +114,6 @@ def onnx_program(program: torch.export.ExportedProgram, where: str) -> Any:
             expected="a module that gives the same outputs for the same inputs",
             remedy="call module.eval(), or draw outside of the module",
         )
-    return converted
 
 
 def _is_random(node: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from eqsat.errors import UsageError
-from eqsat.language.pytorch.exporting import exported, onnx_program
+from eqsat.language.pytorch.exporting import check_pure, exported, onnx_program
 from eqsat.language.pytorch.onnx_program import graph_of
 from eqsat.language.terms.graph import Graph
 
@@ -37,5 +37,7 @@ def program_of(model: Any, example_inputs: Any = None, dynamic_shapes: Any = Non
 def read_torch(model: Any, program: torch.export.ExportedProgram) -> Graph:
     """The graph of a model, given its exported program; ImportModelError where it cannot be had."""
     where = type(model).__name__
-    is_converted = isinstance(model, torch.onnx.ONNXProgram)
-    return graph_of(model if is_converted else onnx_program(program, where), where)
+    if not isinstance(model, torch.onnx.ONNXProgram):
+        return graph_of(onnx_program(program, where), where)
+    check_pure(model, where)
+    return graph_of(model, where)

@@ -126,6 +126,12 @@ def test_modules_that_no_graph_stands_for_are_refused(
         eqsat.optimize(module, torch.ones(2, 2))
 
 
+def test_an_onnx_program_with_effects_is_refused_too() -> None:
+    converted = torch.onnx.export(_Counting().eval(), (torch.ones(2),), dynamo=True, verbose=False)
+    with pytest.raises(ImportModelError, match="it changes count in place"):
+        eqsat.optimize(converted)
+
+
 def test_a_module_without_example_inputs_is_refused_with_the_remedy() -> None:
     with pytest.raises(UsageError, match=r"no example inputs[\s\S]*pass example_inputs="):
         eqsat.optimize(torch.nn.ReLU().eval())
