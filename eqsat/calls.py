@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias, Unpack
 
 from eqsat.buckets.run import choose_each
-from eqsat.errors import MissingExtraError, UsageError
+from eqsat.errors import UsageError
 from eqsat.language.onnx.read.model import ModelArgument
 from eqsat.language.pytorch.kinds import is_torch_model
 from eqsat.options.keywords import OptimizeKeywords
@@ -62,12 +61,6 @@ def optimize(
 def _optimized_torch(model: TorchModel, example_inputs: Any, dynamic_shapes: Any, options: Options) -> TorchResult:
     if options.asked_buckets is not None:
         raise UsageError("buckets with a model of PyTorch", expected="a path, a ModelProto or a graph", remedy=_SAVE)
-    if find_spec("onnxscript") is None:
-        raise MissingExtraError(
-            "onnxscript is not installed, which torch exports models by",
-            expected="the extra 'torch'",
-            remedy="pip install 'eqsat[torch]'",
-        )
     from eqsat.pytorch.optimizing import optimize_torch
 
     return optimize_torch(model, example_inputs, dynamic_shapes, options)

@@ -18,6 +18,7 @@ from eqsat.language.onnx.read.model import Given, Inside, dims_of
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms import Constant, Dim, Graph, evaluate
 from eqsat.report.finalists import written_size
+from eqsat.report.parts import CertificateSummary
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
@@ -110,7 +111,7 @@ class _Bodies:
         costs = self.costs.at({})
         saved = (costs.graph(moved.before).price, costs.graph(moved.after).price)
         nodes = len(moved.before.nodes), len(moved.after.nodes)
-        certificate = {"kind": "identical", "error": 0.0, "text": "the same nodes in front of the loop"}
+        certificate = CertificateSummary("identical", 0.0, text="the same nodes in front of the loop")
         return Inside(moved.place, nodes, saved, self._often(moved.trips) - 1, (HOISTED,), certificate)
 
     def improved(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Mapping
 from typing import Any
@@ -424,6 +425,8 @@ def test_what_no_run_changes_is_computed_once(name: str) -> None:
     assert set(moved) <= set(outer), outer
     assert not any(set(moved) & set(body) for body in bodies(written))
     assert "loop-invariant" in [rule for change in result.report.changes for rule in change.rules]
+    certified = json.loads(result.report.json())["certificate"]["bodies"]
+    assert "the same nodes in front of the loop" in [body["text"] for body in certified]
     for trips in (0, 1, 4):
         feeds = draw(proto, trips, m=trips, c=trips < 4 or trips == 4)
         same(run(written, feeds), run(proto, feeds))
