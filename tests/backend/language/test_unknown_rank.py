@@ -22,13 +22,15 @@ CHAINS = {
     "the same operand twice": "a = Relu(r) \n y = Max(a, a)",
     "a normalisation": "a = BatchNormalization(r, c, c, c, c) \n y = Max(a, a)",
     "windows": "a = Neg(r) \n b = Neg(a) \n e = MaxPool<kernel_shape = [2, 2], ceil_mode = 1>(b) \n y = Relu(e)",
+    "one of ONNX Runtime's own": "y = com.microsoft.SkipLayerNormalization(r, r, c)",
+    "rows of a quantised table": "a = Cast<to = 2>(r) \n y = com.microsoft.GatherBlockQuantized(a, zero, c)",
     "a product": "a = Add(r, r) \n b = MatMul(a, w) \n y = Mul(b, c)",
 }
 
 
 def model(source: str, chain: str) -> ModelProto:
     return parser.parse_model(
-        f"""<ir_version: 8, opset_import: ["" : 17]> g
+        f"""<ir_version: 8, opset_import: ["" : 17, "com.microsoft" : 1]> g
         (float[2, 4] x, bool cond, int64 m, float[4, 5] w, float[4, 5, 4] p, float[4, 5, 4] q)
         => (float[?] y, float[4, 5, 5] z) <float[1] c = {{2}}, int64[1] zero = {{0}}> {{
             {SOURCES[source]} \n {CHAINS[chain]} \n t = Transpose<perm = [0, 2, 1]>(q) \n z = MatMul(p, t) }}"""

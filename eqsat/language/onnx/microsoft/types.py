@@ -73,9 +73,9 @@ def _columns(name: str) -> TypeRule:
 
 
 def _normalised(call: Call) -> list[ValueType]:
-    x = call.type(0)
-    axis = normal_axis(call.attrs.get("axis", -1), x.rank)
-    spread = TensorType(DType.FLOAT32, (*x.dims[:axis], *(1 for _ in x.dims[axis:])))
+    x, shape = call.type(0), call.shape(0)
+    axis = normal_axis(call.attrs.get("axis", -1), len(shape))
+    spread = TensorType(DType.FLOAT32, (*shape[:axis], *(1 for _ in shape[axis:])))
     sums = [spread] if call.node.op_type == "SimplifiedLayerNormalization" else [spread, spread, x]
     return [x, *sums]
 
@@ -137,10 +137,9 @@ def _dequantised(call: Call) -> list[ValueType]:
 
 def _gathered(call: Call) -> list[ValueType]:
     """Rows of a quantised table, dequantised; two numbers of four bits to a byte are twice as many elements."""
-    data, indices = call.type(0), call.shape(1)
-    axis = normal_axis(call.attrs.get("gather_axis", 0), data.rank)
-    dims = list(data.dims)
-    if data.dtype is DType.UINT8:
+    dims, indices = list(call.shape(0)), call.shape(1)
+    axis = normal_axis(call.attrs.get("gather_axis", 0), len(dims))
+    if call.type(0).dtype is DType.UINT8:
         dims[-1] = dims[-1] * (8 // int(call.attrs.get("bits", 4)))
     return [_of(call, 2, (*dims[:axis], *indices, *dims[axis + 1 :]))]
 
