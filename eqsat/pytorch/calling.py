@@ -145,15 +145,19 @@ def _axes(value: torch.Tensor, constraints: Mapping[Any, Any]) -> Iterator[tuple
 
 
 def _output_places(signature: Any, names: Sequence[str]) -> tuple[str | Fixed | Size, ...]:
-    """The place of each output among those of a graph, which leaves out the fixed ones."""
+    """The place of each output among those of a graph, which leaves out the fixed ones and has repeated ones once."""
     made = iter(names)
+    named: dict[str, str] = {}
     places: list[str | Fixed | Size] = []
     for spec in signature.output_specs:
         argument = spec.arg
         if isinstance(argument, ConstantArgument):
             places.append(Fixed(argument.value))
-        else:
-            places.append(Size(next(made)) if isinstance(argument, SymIntArgument) else next(made))
+            continue
+        if argument.name not in named:
+            named[argument.name] = next(made)
+        name = named[argument.name]
+        places.append(Size(name) if isinstance(argument, SymIntArgument) else name)
     return tuple(places)
 
 

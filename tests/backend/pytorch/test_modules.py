@@ -78,6 +78,20 @@ def test_arguments_and_outputs_may_be_nested() -> None:
         result({"a": a}, scale=scale)
 
 
+def test_outputs_may_repeat_and_inputs_be_unused() -> None:
+    class Repeating(torch.nn.Module):
+        def forward(self, x, unused, y):  # type: ignore[no-untyped-def]
+            z = x * 2 + y
+            return z, z, x, None
+
+    inputs = tuple(torch.randn(3, 2) for _ in range(3))
+    first, second, same, nothing = eqsat.optimize(Repeating().eval(), inputs, **_QUICK)(*inputs)
+    assert torch.allclose(first, inputs[0] * 2 + inputs[2])
+    assert torch.equal(first, second)
+    assert torch.equal(same, inputs[0])
+    assert nothing is None
+
+
 def test_bfloat16_goes_in_and_comes_out() -> None:
     class Twice(torch.nn.Module):
         def forward(self, x):  # type: ignore[no-untyped-def]
