@@ -11,14 +11,14 @@ from typing import Any
 
 from eqsat.moved import FormerDict
 from eqsat.report.units import count, duration
+from eqsat.system.markup import folded, html_block, html_listing
+from eqsat.system.terminal import WIDTH
 
 #: Cause of a change that no rule made: one node in place of several that were the same to begin with.
 SHARED = "shared"
 #: Cause of another change that no rule made: values held in other layouts and precisions, operators run as one kernel,
 #: and the transposes and casts that this spares or takes.
 STATES = "layouts, precisions, kernels"
-#: Columns of the text of an explanation.
-WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,23 @@ class Explanation:
         lines = [line for change in self.changes for line in change.lines()]
         lines.append(f"{self.pairs - self.gaps} of {count(self.pairs, 'pair')} of equal terms explained")
         return "\n".join([*lines, *(["rules:"] if self.grounds else []), *(f"  {g}" for g in self.grounds.values())])
+
+    def _repr_html_(self) -> str:
+        if not self.changes:
+            return html_block(str(self))
+        pairs = f"{self.pairs - self.gaps} of {count(self.pairs, 'pair')} of equal terms explained"
+        columns = ("what", "values", "predicted to save", "measured", "rules")
+        rows = (
+            (
+                change.what,
+                ", ".join(change.values),
+                *("" if seconds is None else duration(seconds) for seconds in (change.predicted, change.measured)),
+                ", ".join(change.rules),
+            )
+            for change in self.changes
+        )
+        table = html_listing(pairs, "change", columns, rows, len(self.changes))
+        return table + folded("Steps and rules", str(self))
 
 
 def together(changes: Sequence[Change]) -> Change:

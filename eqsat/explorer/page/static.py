@@ -10,9 +10,9 @@ from html import escape
 from itertools import pairwise
 
 from eqsat.explorer.page.layout import layered
-from eqsat.explorer.page.markup import html_table
 from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
 from eqsat.report.units import duration
+from eqsat.system.markup import html_table
 
 #: A graph with more nodes is drawn with its blocks folded.
 MOST_NODES = 60
