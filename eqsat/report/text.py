@@ -162,7 +162,7 @@ def finalist_rows(report: Record) -> Iterator[tuple[str, ...]]:
     for one in report.finalists:
         ratio, bound = ("" if value is None else f"{value:.3f}" for value in (one.ratio, one.bound))
         measured = "" if one.measured is None else duration(one.measured)
-        why = f"kept: {one.why}" if one.kept else one.why
+        why = "kept" if one.kept else one.why
         yield one.name, integer(one.nodes), show(one.predicted), measured, ratio, bound, why
 
 
