@@ -10,7 +10,7 @@ from html import escape
 from itertools import pairwise
 
 from eqsat.explorer.page.layout import layered
-from eqsat.explorer.page.markup import html_table
+from eqsat.explorer.page.markup import TREE_COST, TREE_COST_NOTE, html_table
 from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
 from eqsat.report.units import duration
 
@@ -73,8 +73,8 @@ def eclass_table(of: ClassView) -> str:
         for form in forms
     ]
     marked = [number for number, form in enumerate(forms) if form.chosen]
-    title = f"class {of.eclass}: {', '.join(of.values)} {of.type}"
-    return html_table(title, ("", "form", "of classes", "own cost", "total", "by rule"), rows, marked)
+    title = f"class {of.eclass}: {', '.join(of.values)} {of.type}\n{TREE_COST_NOTE}"
+    return html_table(title, ("", "form", "of classes", "own cost", TREE_COST, "by rule"), rows, marked)
 
 
 def folded(graph: GraphView, most: int = MOST_NODES) -> GraphView:
