@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eqsat.explorer.naming import amount
-from eqsat.explorer.page.markup import TREE_COST, TREE_COST_NOTE, html_table, text_table
+from eqsat.explorer.naming import TREE_COST, TREE_COST_NOTE, amount
+from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import ClassView, FormView
 from eqsat.report.units import count
 
@@ -70,6 +70,11 @@ class Form:
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        marks, text, own, total, states, rule = self.row()
+        facts = (own and f"cost {own}", total and f"{TREE_COST} {total}", states, rule and f"by {rule}", marks)
+        return ", ".join(filter(None, (text, *facts)))
 
 
 @dataclass(frozen=True)

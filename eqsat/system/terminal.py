@@ -13,10 +13,14 @@ from eqsat.errors import printable
 
 
 class Terminal(Console):
-    """A console that takes text as it is: no markup, no emoji codes, and characters that a terminal obeys escaped."""
+    """A console that takes text as it is: no markup, no emoji codes, and characters that a terminal obeys escaped.
+
+    It writes to its file in a notebook too, where a console of rich would put a block into the cell instead.
+    """
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **given})
+        plainly = {"markup": False, "emoji": False, "highlight": False, "force_jupyter": False}
+        super().__init__(**{**plainly, **given})
 
     def render_str(self, text: str, **given: Any) -> Text:
         """Text of a cell or a line, escaped before its width is measured."""

@@ -14,9 +14,6 @@ from eqsat.report.report import WIDTH
 from eqsat.system.terminal import plain
 
 Row = Sequence[Any]
-#: The column of the cost of a form with the cheapest tree below it, and how that differs from the cost of a choice.
-TREE_COST = "tree cost"
-TREE_COST_NOTE = "tree cost: with the cheapest operands, shared parts counted each time; the choice counts them once"
 _STYLE = "border-collapse:collapse;font-family:ui-monospace,monospace;font-size:12px"
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 

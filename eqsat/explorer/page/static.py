@@ -9,8 +9,9 @@ from dataclasses import replace
 from html import escape
 from itertools import pairwise
 
+from eqsat.explorer.naming import TREE_COST, TREE_COST_NOTE
 from eqsat.explorer.page.layout import layered
-from eqsat.explorer.page.markup import TREE_COST, TREE_COST_NOTE, html_table
+from eqsat.explorer.page.markup import html_table
 from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
 from eqsat.report.units import duration
 
