@@ -92,7 +92,7 @@ class Ours:
     def _by(self, case: BenchCase, graph: Graph, **more: Any) -> Result:
         return optimize(
             graph,
-            device=case.device.name,
+            device=case.device,
             precision="tf32" if case.tf32 else "exact",
             table=self.table,
             threads=case.threads,

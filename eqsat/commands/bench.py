@@ -127,11 +127,9 @@ def bench(
 
 
 def _device(name: str) -> Device:
-    from eqsat.costs.devices.device import Device
-    from eqsat.costs.measuring.gpu import present
-    from eqsat.costs.table.environment import kind_of
+    from eqsat.costs.measuring.gpu import here_for
 
-    return present(name, "run models") if kind_of(name) == "gpu" else Device.of(name)
+    return here_for(name, "run models")
 
 
 def _forms(given: Sequence[str]) -> tuple[str, ...]:
@@ -153,7 +151,7 @@ def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Seq
     folder.mkdir(parents=True, exist_ok=True)
     about = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": asdict(Environment.current(device.name)),
+        "environment": asdict(Environment.current(device)),
         "versions": _versions(),
         "device": {"name": device.name, "source": device.source},
     }

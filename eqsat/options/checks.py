@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 from eqsat.errors import CALLERS_NOTE, UsageError
 
 if TYPE_CHECKING:
+    from eqsat.costs.devices.device import DeviceArgument
     from eqsat.costs.table.table import CostTable
     from eqsat.language.sizes.buckets import Buckets
     from eqsat.language.terms.state import State
@@ -23,10 +24,13 @@ def anything(_name: str, given: Any) -> Any:
     return given
 
 
-def name(name: str, given: Any) -> str:
-    """A name."""
-    if not isinstance(given, str):
-        raise UsageError(f"{name} = {given!r}", expected="a name")
+def device(name: str, given: Any) -> DeviceArgument:
+    """A device, by its name, by the path of its file, or itself; CostError for one that there is not."""
+    from eqsat.costs.devices.device import Device
+
+    if not isinstance(given, str | os.PathLike | Device):
+        raise UsageError(f"{name} = {given!r}", expected="the name of a device, or the path of its file")
+    Device.of(given)
     return given
 
 
@@ -102,11 +106,10 @@ def over_sizes(name: str, given: Any) -> Any:
 
 def extractor(_name: str, given: Any) -> str:
     """The name of an extractor."""
-    from eqsat.extract import EXTRACTORS
+    from eqsat.extract import extractor_of
 
-    if not isinstance(given, str) or given not in EXTRACTORS:
-        raise UsageError(f"no extractor {given!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
-    return given
+    extractor_of(given)
+    return str(given)
 
 
 def alpha(name: str, given: Any) -> float | None:

@@ -14,6 +14,7 @@ from eqsat.options.sizes import sizes_of
 
 # A command line reads the options before it knows what to do: nothing heavy is imported here.
 if TYPE_CHECKING:
+    from eqsat.costs.devices.device import DeviceArgument
     from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.costs.model.asked import CostFunction
     from eqsat.costs.model.model import Objective
@@ -70,11 +71,11 @@ class Options:
     Fields hold options in one form, such as sizes with their weights and limits as numbers.
     """
 
-    device: str = field(
+    device: DeviceArgument = field(
         default="onnxruntime-cpu",
         metadata=_meaning(
-            checks.name,
-            'the device whose costs count, "cuda" for the GPU that is here',
+            checks.device,
+            'the device whose costs count, "cuda" for the GPU that is here, or the path of a file of one\'s own',
             flag="--device",
             help="The device whose costs to minimise.",
         ),

@@ -100,16 +100,15 @@ def measure(
     job = Job((*named, *given), keys_file, dict(sizes), threads, fused, _variants(precision, dtype), graphs, time_limit)
     _check(job, list_file, target)
     from eqsat.costs.devices.device import Device
-    from eqsat.costs.table.environment import kind_of
     from eqsat.costs.table.table import CostTable
 
     out = console()
     if list_file is not None:
         _list(job, Device.of(device), list_file, out)
         return
-    from eqsat.costs.measuring.gpu import present
+    from eqsat.costs.measuring.gpu import here_for
 
-    of = present(device) if kind_of(device) == "gpu" else Device.of(device)
+    of = here_for(device, "be measured")
     with CostTable() as table:
         if target is not None:
             check_target(target, [Path(table.path)])
@@ -207,7 +206,8 @@ def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_st
 
     keys, warnings = _gathered(job, device, bar, should_stop)
     try:
-        filled = fill(keys, table, _follower(bar, should_stop), job.time_limit, threads=job.threads, shipped=False)
+        follow = _follower(bar, should_stop)
+        filled = fill(keys, table, follow, job.time_limit, threads=job.threads, shipped=False, device=device)
     except KeyboardInterrupt:
         return Measurements(warnings=warnings, stopped=True)
     failed = [(key.text, why) for key, why in filled.failed]
@@ -291,7 +291,7 @@ def _export(device: Device, table: CostTable, threads: int, target: Path, out: C
     from eqsat.costs.table.environment import Environment
     from eqsat.costs.table.lines import write_records
 
-    environment = Environment.current(device.name, threads)
+    environment = Environment.current(device, threads)
     records = [TableRecord(environment, key, entry) for key, entry in table.own(environment).items()]
     if not records:
         raise CostError("nothing to export: no entry of this machine", where=str(target), expected="measured entries")
