@@ -67,9 +67,7 @@ def _record(one: type) -> dict[str, Any]:
     if is_typeddict(form):
         return _object(_fields(form), sorted(form.__required_keys__))
     if one is BodyCertificate:  # the place among the fields of the certificate
-        return _object(
-            {"place": _PLAIN[str], **_fields(CertificateSummary)}, ["place", *_required(CertificateSummary)]
-        )
+        return _object({"place": _PLAIN[str], **_fields(CertificateSummary)}, ["place", *_required(CertificateSummary)])
     return _object(_fields(one), _required(one))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import platform
 from collections.abc import Mapping, Sequence
@@ -34,9 +35,14 @@ def describe_call(report: Report, given: Given, settings: Settings) -> None:
 
 
 def arguments(options: Options) -> dict[str, Any]:
-    """The options that are not at their defaults in `optimize`, as JSON has them; functions by their names."""
+    """The options that are not at their defaults in `optimize`, as JSON has them; functions by their names.
+
+    Functions of eqsat's own, such as the progress bar of a command, are left out: nobody gave them.
+    """
     values = ((one.name, getattr(options, one.name), getattr(_defaults(), one.name)) for one in fields(options))
-    return {name: _as_json(value) for name, value, default in values if not _is_default(value, default)}
+    given = {name: _as_json(value) for name, value, default in values if not _is_default(value, default)}
+    own = {name for name in given if callable(getattr(options, name)) and given[name].startswith("eqsat.")}
+    return {name: value for name, value in given.items() if name not in own}
 
 
 @cache
@@ -86,5 +92,7 @@ def _as_json(value: Any) -> Any:
     if isinstance(value, Sequence):
         return [_as_json(member) for member in value]
     if callable(value):
-        return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+        function = inspect.unwrap(value)
+        named = function if hasattr(function, "__qualname__") else type(function)
+        return f"{named.__module__}.{named.__qualname__}"
     return str(value)

@@ -15,18 +15,19 @@ MOST_ROWS = 12
 #: The longest text that goes into a cell, in characters.
 MOST_TEXT = 60_000
 _STYLE = "border-collapse:collapse;font-family:ui-monospace,monospace;font-size:12px"
+_CAPTION = "text-align:left;white-space:pre-wrap;padding-bottom:4px"
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
 
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Row], marked: Iterable[int] = ()) -> str:
-    """A table with a caption; rows whose numbers are `marked` are bold."""
+    """A table with a caption, if there is a title; rows whose numbers are `marked` are bold."""
     bold = set(marked)
     head = "".join(f'<th style="{_CELL}">{_shown(c)}</th>' for c in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}{_weight(i in bold)}">{_shown(cell)}</td>' for cell in row) + "</tr>"
         for i, row in enumerate(rows)
     )
-    caption = f'<caption style="text-align:left;white-space:pre-wrap;padding-bottom:4px">{_shown(title)}</caption>'
+    caption = f'<caption style="{_CAPTION}">{_shown(title)}</caption>' if title else ""
     heading = f"<thead><tr>{head}</tr></thead>" if columns else ""
     return f'<table style="{_STYLE}">{caption}{heading}<tbody>{body}</tbody></table>'
 

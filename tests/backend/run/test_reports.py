@@ -191,6 +191,19 @@ def test_arguments_are_those_that_are_not_defaults() -> None:
     assert given["objective"] == {"time": 1.0, "peak_memory": 1e-9}
 
 
+class Follower:
+    def __call__(self, progress: object) -> None:
+        pass
+
+
+def test_functions_are_named_and_those_of_eqsat_left_out() -> None:
+    assert arguments(Options(progress=Follower())) == {"progress": f"{__name__}.Follower"}
+    assert arguments(Options(progress=lambda _: None))["progress"].endswith("<lambda>")
+    explorer = eqsat.explore(two_products(), steps=100_000)
+    explorer.grow()
+    assert explorer.optimize(measure=False).report.arguments == {"steps": 100_000, "measure": False}
+
+
 def test_rules_are_named() -> None:
     from eqsat.rewrites.rules.parser import parse_rules
 
