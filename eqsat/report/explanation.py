@@ -152,7 +152,7 @@ class Change(FormerDict):
             yield f"  {count(self.gaps, 'pair')} of equal terms without a chain of rules: a gap"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The changes behind a result, with the grounds of every rule used.
 
@@ -177,6 +177,8 @@ class Explanation:
         lines = [line for change in self.changes for line in change.lines()]
         lines.append(f"{self.pairs - self.gaps} of {count(self.pairs, 'pair')} of equal terms explained")
         return "\n".join([*lines, *(["rules:"] if self.grounds else []), *(f"  {g}" for g in self.grounds.values())])
+
+    __repr__ = __str__
 
     def _repr_html_(self) -> str:
         if not self.changes:

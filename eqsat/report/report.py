@@ -34,7 +34,7 @@ class Progress:
         return max(0.0, (self.best - self.bound) / self.best) if self.best else 0.0
 
 
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, repr=False)
 class Report(Record):
     """The record of an optimisation: its steps, its gain, and how the result was checked. All times are in seconds.
 
@@ -65,6 +65,8 @@ class Report(Record):
 
     def __str__(self) -> str:
         return captured(sections(self))
+
+    __repr__ = __str__
 
     def __rich_console__(self, console: Console, options: Any) -> RenderResult:
         yield from shown(console.render(sections(self), options))

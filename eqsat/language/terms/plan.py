@@ -66,7 +66,7 @@ class Conversion:
 Step = Kernel | Conversion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A graph and the steps that compute it, in order; constants are held in any state without a step.
 
@@ -115,6 +115,10 @@ class Plan:
             and all(held.state.is_plain for held in (*step.operands, *step.results))
             for step in self.steps
         )
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.kernels)} kernels, {len(self.conversions)} conversions"
+        return f"Plan({self.graph.name!r}, {counts}, boundary={dict(self.boundary)})"
 
     def _repr_html_(self) -> str:
         columns = ("what runs", "reads", "makes", "arithmetic")

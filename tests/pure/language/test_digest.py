@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import os
 import subprocess
 import sys
+import weakref
 from dataclasses import replace
 from pathlib import Path
 
@@ -145,6 +147,16 @@ def test_a_file_is_read_once(tmp_path, monkeypatch):
     monkeypatch.setattr(hashlib, "file_digest", lambda *args: calls.append(args) or read_whole(*args))
     assert model_digest(given) == model_digest(replace(given, heard=True))
     assert len(calls) == 1
+
+
+def test_a_hash_does_not_hold_its_model():
+    whole = graph().build()
+    waiting, digest = weakref.ref(whole), ModelDigest(whole)
+    del whole
+    assert waiting() is not None
+    assert digest.sha256 == digest.sha256
+    gc.collect()
+    assert waiting() is None
 
 
 def test_a_file_that_is_gone_is_an_error_that_says_so(tmp_path):

@@ -156,6 +156,13 @@ def test_a_front_has_its_units_and_its_text_is_no_dump(front):
     assert len(repr(front)) < 2000
 
 
+def test_what_a_prompt_shows_is_the_text_and_no_dump(result, shown):
+    for name in ("report", "changed", "explanation", "no change"):
+        assert repr(shown[name]) == str(shown[name]), name
+    kernels = len(result.plan.kernels)
+    assert repr(result.plan) == f"Plan({EVIL!r}, {kernels} kernels, 0 conversions, boundary={{}})"
+
+
 def test_buckets_have_a_row_for_each_choice(bucketed):
     text = Cell(bucketed._repr_html_()).text
     assert text.startswith("2 buckets: 1 different choice")

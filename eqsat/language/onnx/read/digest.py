@@ -34,7 +34,7 @@ class ModelDigest:
     """
 
     def __init__(self, model: Path | ModelProto | Graph, files: Sequence[Path] = ()) -> None:
-        self._model = model
+        self._model: Path | ModelProto | Graph | None = model
         self._data = sorted(files[1:])
         self.of: Hashed = "graph" if isinstance(model, Graph) else "model"
         if isinstance(model, Path):
@@ -43,7 +43,12 @@ class ModelDigest:
     @cached_property
     def sha256(self) -> str:
         """The hash in hexadecimal digits; ImportModelError where a file cannot be read any more."""
-        model = self._model
+        assert self._model is not None
+        digest = self._hashed(self._model)
+        self._model = None  # the hash outlives a model of gigabytes
+        return digest
+
+    def _hashed(self, model: Path | ModelProto | Graph) -> str:
         if isinstance(model, Graph):
             return _of_graph(model)
         if not isinstance(model, Path):
