@@ -21,15 +21,18 @@ from eqsat.options.options import Options
 from eqsat.options.signatures import documented
 from eqsat.run import Run
 from eqsat.system.deadline import TimeUp
+from eqsat.system.markup import html_listing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+#: The units of amounts, by term.
+_UNITS = {"time": "s", "bytes": "B", "weight_memory": "B", "peak_memory": "B"}
 #: The share of the time limit that saturation may take, and of what is then left that of the search.
 _SATURATE, _SEARCH = 0.25, 0.9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Frontier:
     """The graphs of one e-graph of which none is better in one term and no worse in the other, and their amounts."""
 
@@ -58,12 +61,18 @@ class Frontier:
         return table(self.front)
 
     def __str__(self) -> str:
-        from eqsat.system.terminal import plain
+        from eqsat.system.terminal import captured
 
-        console = plain(100)
-        with console.capture() as text:
-            console.print(self)
-        return "\n".join(line.rstrip() for line in text.get().splitlines())
+        return captured(self.__rich__(), 100)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        x, y = self.front.terms
+        columns = [*(f"{term} ({unit})" if (unit := _UNITS.get(term)) else term for term in (x, y)), "proved"]
+        rows = ((f"{p.x:.6g}", f"{p.y:.6g}", "yes" if p.is_exact else "no") for p in self.front.points)
+        title = f"{x} against {y}" + ("" if self.front.is_complete else " (not all points)")
+        return html_listing(title, "point", columns, rows, len(self.front.points))
 
 
 @documented("pareto")

@@ -20,10 +20,10 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from eqsat.report.report import PHASES, WIDTH, Progress
+from eqsat.report.report import PHASES, Progress
 from eqsat.report.units import duration, integer, percent
 from eqsat.system import interrupts
-from eqsat.system.terminal import Terminal, standard_error
+from eqsat.system.terminal import WIDTH, Terminal, standard_error
 
 Item = TypeVar("Item")
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from eqsat.explorer.naming import TREE_COST, TREE_COST_NOTE, amount
-from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import ClassView, FormView
 from eqsat.report.units import count
+from eqsat.system.markup import html_table
+from eqsat.system.terminal import text_table
 
 _COLUMNS = ("", "form", "cost", TREE_COST, "held as", "by rule")
 

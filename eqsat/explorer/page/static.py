@@ -11,9 +11,9 @@ from itertools import pairwise
 
 from eqsat.explorer.naming import TREE_COST, TREE_COST_NOTE
 from eqsat.explorer.page.layout import layered
-from eqsat.explorer.page.markup import html_table
 from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
 from eqsat.report.units import duration
+from eqsat.system.markup import html_table
 
 #: A graph with more nodes is drawn with its blocks folded.
 MOST_NODES = 60
