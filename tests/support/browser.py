@@ -18,22 +18,26 @@ FLAGS = (
 #: Pixels by which boxes of texts may meet: they hold the room above and below letters.
 TOUCHING = 1.5
 
-#: Each visible text of a page, line by line: its box on the screen without the parts that are scrolled away, its size
-#: on the screen, whether a part of it is cut off where nothing can be scrolled, and whether it stands in a drawing.
+#: Each visible text inside an element, line by line: the number of the text, the box of the line on the screen without
+#: the parts that are scrolled away, its size on the screen, whether a part of it is cut off where nothing in it can
+#: be scrolled, and whether it is drawn.
 _TEXTS = """(within) => {
   const lines = [];
-  const texts = document.createTreeWalker(document.querySelector(within), NodeFilter.SHOW_TEXT);
+  let number = 0;
+  const root = document.querySelector(within);
+  const texts = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
   for (let node = texts.nextNode(); node; node = texts.nextNode()) {
     const holder = node.parentElement;
     const seen = holder.checkVisibility({ visibilityProperty: true, opacityProperty: true });
     const folded = holder.tagName === "DETAILS" && !holder.open;
     if (!node.data.trim() || folded || !seen) continue;
+    number += 1;
     const range = document.createRange();
     range.selectNodeContents(node);
     for (const rectangle of range.getClientRects()) {
       const whole = { left: rectangle.left, top: rectangle.top, right: rectangle.right, bottom: rectangle.bottom };
       const line = { ...whole, cut: false };
-      for (let outer = holder; outer; outer = outer.parentElement) {
+      for (let outer = holder; outer && outer !== root.parentElement; outer = outer.parentElement) {
         const { overflowX, overflowY } = getComputedStyle(outer);
         const drawing = outer.tagName === "svg";
         if (overflowX === "visible" && overflowY === "visible" && !drawing) continue;
@@ -53,7 +57,7 @@ _TEXTS = """(within) => {
       const matrix = holder.getScreenCTM?.();
       const scale = matrix ? Math.hypot(matrix.a, matrix.b) : 1;
       const size = parseFloat(getComputedStyle(holder).fontSize) * scale;
-      lines.push({ ...line, text: node.data.trim(), size, drawn: Boolean(matrix) });
+      lines.push({ ...line, number, text: node.data.trim(), size, drawn: Boolean(matrix) });
     }
   }
   return lines;
@@ -64,6 +68,7 @@ _TEXTS = """(within) => {
 class ShownText:
     """A line of text on the screen: its box and its size in pixels."""
 
+    number: int
     text: str
     left: float
     top: float
@@ -74,7 +79,9 @@ class ShownText:
     drawn: bool
 
     def overlaps(self, other: ShownText) -> bool:
-        """Whether two lines lie on each other."""
+        """Whether lines of two texts lie on each other; those of one text are as close as its line height."""
+        if self.number == other.number:
+            return False
         across = min(self.right, other.right) - max(self.left, other.left)
         down = min(self.bottom, other.bottom) - max(self.top, other.top)
         return across > TOUCHING and down > TOUCHING
