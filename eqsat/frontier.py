@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from eqsat.costs.model.amounts import UNITS
+from eqsat.costs.model.amounts import check_term
 from eqsat.costs.model.cost import PEAK_MEMORY
-from eqsat.errors import ExtractionError, UsageError
+from eqsat.errors import ExtractionError
 from eqsat.extract.limited.pareto import Front, front, plot, table
 from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.tensors import TensorProblem
@@ -80,8 +80,7 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
     for one point; otherwise the errors of `optimize`, but for those of certificates: nothing is certified here.
     """
     for term in (x, y):
-        if not isinstance(term, str) or term not in UNITS:
-            raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
+        check_term(term)
     run = Run.read(model, Options.of("pareto", options), _SATURATE)
     # Its graphs are written in the operators they have, not in ONNX Runtime's own.
     run = replace(run, settings=replace(run.settings, contrib=False))

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from numbers import Integral, Real
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from rich.console import Console, Group, RenderResult
 from rich.table import Table
@@ -17,19 +17,15 @@ from rich.text import Text
 from eqsat.moved import FormerDict
 from eqsat.report import parts
 from eqsat.report.explanation import Change
+from eqsat.report.progress import PHASES as PHASES
+from eqsat.report.progress import Phase as Phase
+from eqsat.report.progress import Progress as Progress
 from eqsat.report.units import count, duration, integer, number, percent, quantity
+from eqsat.system.terminal import WIDTH as WIDTH
 from eqsat.system.terminal import plain, shown
-
-Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "certify", "write"]
-
-#: The phases of an optimisation, in order.
-PHASES: tuple[Phase, ...] = ("read", "bodies", "saturate", "extract", "measure", "certify", "write")
 
 #: Rows of kernels that a report shows; its JSON has all.
 MOST_RUNS = 12
-
-#: Columns of a report where no terminal says otherwise.
-WIDTH = 110
 
 _NOT_SATURATED = {
     "node_limit": "stopped by the node limit",
@@ -47,24 +43,6 @@ _NOT_OPTIMAL = {
     "interrupted": "best when interrupted",
     "heuristic": "heuristic",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of an optimisation: its phase, e-nodes so far, the best cost and the proven bound, in seconds."""
-
-    phase: Phase
-    nodes: int = 0
-    best: float | None = None
-    bound: float | None = None
-    detail: str = ""
-
-    @property
-    def gap(self) -> float | None:
-        """The largest distance of the best from the optimum, as a share of the best; None before both are known."""
-        if self.best is None or self.bound is None or not math.isfinite(self.best):
-            return None
-        return max(0.0, (self.best - self.bound) / self.best) if self.best else 0.0
 
 
 @dataclass(kw_only=True)

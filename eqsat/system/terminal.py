@@ -11,6 +11,9 @@ from rich.text import Text
 
 from eqsat.errors import printable
 
+#: Columns of a report where no terminal says otherwise.
+WIDTH = 110
+
 
 class Terminal(Console):
     """A console that takes text as it is: no markup, no emoji codes, and characters that a terminal obeys escaped."""

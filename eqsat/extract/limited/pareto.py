@@ -19,6 +19,7 @@ from eqsat.extract.problem.solution import Solution, choice_of, decode
 from eqsat.extract.solvers.highs import deadline_of
 from eqsat.extract.solvers.ilp import solve_ilp
 from eqsat.system.deadline import Deadline
+from eqsat.system.extras import require
 from eqsat.system.figure import figure
 
 if TYPE_CHECKING:
@@ -188,15 +189,22 @@ def table(found: Front) -> Table:
     return rows
 
 
+def check_plot(path: str | os.PathLike[str]) -> None:
+    """UsageError for a file that no plot can be drawn into, MissingExtraError without matplotlib."""
+    if (kind := Path(path).suffix.lower()) not in PLOTS:
+        raise UsageError(
+            f"no plot of the kind {kind!r}", where=os.fspath(path), expected="a name that ends in " + ", ".join(PLOTS)
+        )
+    require("matplotlib")
+
+
 def plot(found: Front, path: str | os.PathLike[str] | None = None) -> Figure:
     """The front as a staircase, proved points filled; written to `path` (.png, .svg, .pdf) if given.
 
     Raises MissingExtraError without matplotlib, UsageError for a file of another kind.
     """
-    if path is not None and (kind := Path(path).suffix.lower()) not in PLOTS:
-        raise UsageError(
-            f"no plot of the kind {kind!r}", where=os.fspath(path), expected="a name that ends in " + ", ".join(PLOTS)
-        )
+    if path is not None:
+        check_plot(path)
     drawn = figure(6.0, 4.0)
     axes = drawn.add_subplot()
     xs, ys = [p.x for p in found.points], [p.y for p in found.points]

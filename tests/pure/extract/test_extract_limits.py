@@ -275,7 +275,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(trade: Front, monkeypatc
     figure_class.cache_clear()
     with pytest.raises(MissingExtraError) as error:
         plot(trade)
-    assert error.value.remedy == "pip install eqsat[plot]"
+    assert error.value.remedy == "pip install 'eqsat[plot]'"
 
 
 def test_a_front_of_unknown_terms_is_refused() -> None:
