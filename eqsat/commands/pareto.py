@@ -37,7 +37,7 @@ def pareto(
 ) -> None:
     """Print the Pareto front of two terms over all graphs that rules prove equal to IN.onnx.
 
-    Terms are time, flops, bytes, launches, weight_memory, peak_memory and error. Ctrl-C ends the search with the points
+    Ctrl-C ends the search with the points
     found so far; a second Ctrl-C, or one while IN.onnx is read, aborts.
     """
     for target in (plot_file, json_file):
@@ -68,6 +68,5 @@ def pareto(
     if plot_file is not None:
         frontier.plot(plot_file)
     if json_file is not None:
-        document = {"terms": [x, y], "complete": frontier.front.is_complete, "points": frontier.points}
-        write_json(json_file, json.dumps(document, indent=2) + "\n")
+        write_json(json_file, json.dumps(frontier.as_dict(), indent=2) + "\n")
     console(json_file).print(frontier)

@@ -20,7 +20,7 @@ from eqsat.report.explanation import Change
 from eqsat.report.progress import PHASES as PHASES
 from eqsat.report.progress import Phase as Phase
 from eqsat.report.progress import Progress as Progress
-from eqsat.report.units import count, duration, integer, number, percent, quantity
+from eqsat.report.units import amount, count, duration, integer, number, percent
 from eqsat.system.terminal import WIDTH as WIDTH
 from eqsat.system.terminal import plain, shown
 
@@ -242,16 +242,9 @@ def _spent(steps: Sequence[parts.StepCost]) -> tuple[str, str]:
 
 def _used(report: Report, term: str) -> str:
     """The amount of a term that the result uses, and its limit."""
-    show = {"time": duration, "error": number, "launches": number}.get(term)
-    if show is None:
-        unit = "FLOP" if term == "flops" else "B"
-        return _used_of(report, term, lambda value: quantity(value, unit))
-    return _used_of(report, term, show)
-
-
-def _used_of(report: Report, term: str, show: Callable[[float], str]) -> str:
     most = report.limits.get(term)
-    return f"{term} {show(report.amounts[term])}" + (f" of at most {show(most)}" if most is not None else "")
+    limit = "" if most is None else f" of at most {amount(term, most)}"
+    return f"{term} {amount(term, report.amounts[term])}{limit}"
 
 
 def _compared(report: Report) -> str:

@@ -31,6 +31,19 @@ UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     }
 )
 
+#: The unit that a plain number of each term is in, with which tables, plots and JSON are labelled.
+UNIT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "time": "seconds",
+        "flops": "operations",
+        "bytes": "bytes",
+        "launches": "kernels",
+        "weight_memory": "bytes",
+        "peak_memory": "bytes",
+        "error": "relative",
+    }
+)
+
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S*)\s*")
 
 

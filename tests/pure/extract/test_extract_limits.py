@@ -262,6 +262,14 @@ def test_a_front_is_a_table(trade: Front) -> None:
     assert rows[0] == ["cost", "against", "launches"]
 
 
+def test_the_search_for_a_front_tells_of_each_point_and_of_its_share_of_the_range() -> None:
+    nodes = [Node(0, (), 1.0), Node(0, (), 3.0), Node(0, (), 4.0)]
+    problem = Problem(nodes, [(0, 0)], limits=[Limit("launches", float("inf"), [6, 5, 2])])
+    told: list[tuple[int, float]] = []
+    assert len(front(problem, y="launches", progress=lambda *news: told.append(news)).points) == 3
+    assert told == [(1, 0.0), (2, 0.25), (3, 1.0)]
+
+
 def test_a_front_is_a_plot(trade: Front, tmp_path: Path) -> None:
     figure = plot(trade, tmp_path / "front.svg")
     axes = figure.axes[0]
