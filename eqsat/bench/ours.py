@@ -23,9 +23,6 @@ from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.session import SessionBackend
 
-#: Parts that are optimised, by the name they are shown under.
-FORMS = ("joint", "one after the other", "graph only", "layout only", "unoptimised")
-
 #: Options that leave out the other parts, for a form that optimises one part.
 _PARTS: Mapping[str, Mapping[str, Any]] = {"graph only": {"layouts": "row"}, "layout only": {"rules": ()}}
 

@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console, RenderResult
 
 from eqsat.report.html import report_html
+from eqsat.report.progress import PHASES as PHASES
+from eqsat.report.progress import Phase as Phase
+from eqsat.report.progress import Progress as Progress
 from eqsat.report.record import Record
-from eqsat.report.text import PHASES as PHASES
-from eqsat.report.text import Phase as Phase
 from eqsat.report.text import sections
+from eqsat.system.terminal import WIDTH as WIDTH
 from eqsat.system.terminal import captured, shown
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """The progress of an optimisation: its phase, e-nodes so far, the best cost and the proven bound, in seconds."""
-
-    phase: Phase
-    nodes: int = 0
-    best: float | None = None
-    bound: float | None = None
-    detail: str = ""
-
-    @property
-    def gap(self) -> float | None:
-        """The largest distance of the best from the optimum, as a share of the best; None before both are known."""
-        if self.best is None or self.bound is None or not math.isfinite(self.best):
-            return None
-        return max(0.0, (self.best - self.bound) / self.best) if self.best else 0.0
 
 
 @dataclass(kw_only=True, repr=False)

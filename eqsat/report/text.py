@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import parts
+from eqsat.report.progress import PHASES
 from eqsat.report.record import Record
-from eqsat.report.units import count, duration, integer, number, percent, quantity
-
-Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "certify", "write"]
-
-#: The phases of an optimisation, in order.
-PHASES: tuple[Phase, ...] = ("read", "bodies", "saturate", "extract", "measure", "certify", "write")
+from eqsat.report.units import amount, count, duration, integer, number, percent
 
 #: Rows of kernels that a report shows; its JSON has all.
 MOST_RUNS = 12
@@ -210,16 +206,9 @@ def _spent(steps: Sequence[parts.StepCost]) -> tuple[str, str]:
 
 def _used(report: Record, term: str) -> str:
     """The amount of a term that the result uses, and its limit."""
-    show = {"time": duration, "error": number, "launches": number}.get(term)
-    if show is None:
-        unit = "FLOP" if term == "flops" else "B"
-        return _used_of(report, term, lambda value: quantity(value, unit))
-    return _used_of(report, term, show)
-
-
-def _used_of(report: Record, term: str, show: Callable[[float], str]) -> str:
     most = report.limits.get(term)
-    return f"{term} {show(report.amounts[term])}" + (f" of at most {show(most)}" if most is not None else "")
+    limit = "" if most is None else f" of at most {amount(term, most)}"
+    return f"{term} {amount(term, report.amounts[term])}{limit}"
 
 
 def _compared(report: Record) -> str:

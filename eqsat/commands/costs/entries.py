@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from eqsat.commands.arguments import Command
-from eqsat.errors import CostError
+from eqsat.commands.choices import DEVICE
+from eqsat.errors import CostError, nearest
 
 if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
@@ -50,14 +51,15 @@ def filter_options(command: Command) -> Command:
         chosen = None if device is None else Device.of(device)
         for op in operators:
             if op not in OPS:
-                raise CostError(f"no operator {op!r}", expected="one that eqsat declares, such as matmul")
+                expected = "one that eqsat declares, such as matmul"
+                raise CostError(f"no operator {op!r}", expected=expected, remedy=nearest(op, OPS))
         return command(chosen=Filter(chosen, operators, contains, environment), **others)
 
     options: tuple[Callable[[Any], Any], ...] = (
         click.option("--environment", default="", metavar="TEXT", help="Only environments whose text contains this."),
         click.option("--contains", default="", metavar="TEXT", help="Only keys that contain this text."),
         click.option("--op", "operators", multiple=True, metavar="OP", help="Only this operator; may be repeated."),
-        click.option("--device", metavar="DEVICE", help="Only this device."),
+        click.option("--device", type=DEVICE, help="Only this device."),
     )
     for option in options:
         option(filtered)

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.commands.arguments import debug_option
 from eqsat.commands.costs.entries import Filter, filter_options
-from eqsat.commands.display import console
+from eqsat.commands.output import console, debug_option
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, printable
 from eqsat.report.units import count, integer

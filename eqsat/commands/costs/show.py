@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from eqsat.commands.arguments import debug_option
 from eqsat.commands.costs.entries import Filter, filter_options
-from eqsat.commands.display import console
+from eqsat.commands.output import PrintsJson, console, debug_option
 from eqsat.errors import UsageError
 from eqsat.report.units import count, duration, integer, quantity
 
@@ -45,7 +44,7 @@ _ORDERS: Mapping[str, Callable[[Shown], Any]] = {
 }
 
 
-@click.command()
+@click.command(cls=PrintsJson)
 @click.option("--sort", type=click.Choice(sorted(_ORDERS)), default="key", show_default=True, help="The order of rows.")
 @click.option("--limit", type=int, default=40, show_default=True, help="Rows for each environment; 0 for all.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of this machine's environment.")
