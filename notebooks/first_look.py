@@ -117,8 +117,9 @@ assert report.gap < 0.01
 
 # %%
 print(f"kept: {report.kept}, {report.kept_because}")
-print(f"new/old is {report.measured_ratio:.3f}, at most {report.measured_bound:.3f} (95 %), in {report.rounds} rounds")
-assert report.measured_ratio <= report.measured_bound < 1
+ratio, bound = report.measured_ratio, report.measured_bound
+print(f"new/old is {ratio:.3f}, at most {bound:.3f} (95 %), in {report.rounds} rounds")
+assert ratio <= bound < 1
 
 # %% [markdown]
 # **certify**: the result was compared with the original, region by region, exactly modulo a prime

@@ -14,7 +14,7 @@ Row: TypeAlias = Sequence[Any]
 MOST_ROWS = 12
 #: The longest text that goes into a cell, in characters.
 MOST_TEXT = 60_000
-_STYLE = "border-collapse:collapse;font-family:ui-monospace,monospace;font-size:12px"
+_STYLE = "border-collapse:collapse;font-family:ui-monospace,monospace;font-size:12px;margin:6px 0"
 _CAPTION = "text-align:left;white-space:pre-wrap;padding-bottom:4px"
 _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 
@@ -22,7 +22,7 @@ _CELL = "text-align:left;vertical-align:top;padding:2px 10px 2px 0"
 def html_table(title: str, columns: Sequence[str], rows: Iterable[Row], marked: Iterable[int] = ()) -> str:
     """A table with a caption, if there is a title; rows whose numbers are `marked` are bold."""
     bold = set(marked)
-    head = "".join(f'<th style="{_CELL}">{_shown(c)}</th>' for c in columns)
+    head = "".join(f'<th style="{_CELL};white-space:nowrap">{_shown(c)}</th>' for c in columns)
     body = "".join(
         "<tr>" + "".join(f'<td style="{_CELL}{_weight(i in bold)}">{_shown(cell)}</td>' for cell in row) + "</tr>"
         for i, row in enumerate(rows)
