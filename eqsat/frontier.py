@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from eqsat.costs.model.amounts import UNIT_NAMES, check_term
 from eqsat.costs.model.cost import PEAK_MEMORY
 from eqsat.errors import ExtractionError
-from eqsat.extract.limited.pareto import Front, front, plot, table
+from eqsat.extract.limited.pareto import Front, check_two, front, plot, table
 from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.lower import lower
@@ -99,6 +99,7 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
     """
     for term in (x, y):
         check_term(term)
+    check_two(x, y)
     run = Run.read(model, Options.of("pareto", options), _SATURATE)
     # Its graphs are written in the operators they have, not in ONNX Runtime's own.
     run = replace(run, settings=replace(run.settings, contrib=False))

@@ -74,7 +74,7 @@ class Comparison:
         """The comparison as JSON has it, without the samples."""
         rows = [
             {"name": r.name, "ours": r.ours, "median": r.median, "p10": r.spread[0], "p90": r.spread[1]}
-            | {"rounds": len(r.samples), "error": _plain(r.error)}
+            | {"rounds": len(r.samples), "error": plain_error(r.error)}
             for r in self.results
         ]
         about = {"model": self.model, "device": self.device, "precision": self.precision}
@@ -181,7 +181,7 @@ def summary(comparisons: Sequence[Comparison]) -> dict[str, Any]:
     }
 
 
-def _plain(error: float | None) -> float | str | None:
+def plain_error(error: float | None) -> float | str | None:
     """An error as JSON has it: one that is no finite number as text."""
     return error if error is None or math.isfinite(error) else str(error)
 

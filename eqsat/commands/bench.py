@@ -6,14 +6,17 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 from rich.table import Table
 
 from eqsat.commands.arguments import DURATION, NAMES, SIZE
 from eqsat.commands.choices import DEVICE, SomeOf
+from eqsat.commands.consumers import show as show_consumers
+from eqsat.commands.consumers import write as write_consumers
 from eqsat.commands.display import count_bar, interruptible
 from eqsat.commands.output import console, output_options
 from eqsat.errors import EqsatError, UsageError, nearest
@@ -24,9 +27,13 @@ from eqsat.system.files import unreadable, write_text
 
 if TYPE_CHECKING:
     from eqsat.bench.comparison import Comparison
+    from eqsat.bench.consumers import ConsumerComparison
     from eqsat.costs.devices.device import Device
 
 _FILE = click.Path(path_type=Path)
+Outcome = TypeVar("Outcome")
+#: Models that could not be compared, each with the reason.
+Failures: TypeAlias = Sequence[tuple[str, str]]
 
 
 def _precisions() -> Sequence[str]:
@@ -93,6 +100,20 @@ class Contest:
                 should_stop=should_stop,
             )
 
+    def consumed(
+        self, path: Path, precision: str, progress: Callable[[str], None], should_stop: Callable[[], bool]
+    ) -> ConsumerComparison:
+        """One model, as it is and optimised, in every runtime that is here."""
+        from eqsat.bench.case import BenchCase
+        from eqsat.bench.consumers import compare_consumers
+        from eqsat.costs.table.table import CostTable
+        from eqsat.language.onnx.read.importer import load
+
+        case = BenchCase.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
+        limits: dict[str, Any] = {"time_limit": self.time_limit, "rounds": self.rounds, "seconds": self.seconds}
+        with CostTable() as table:
+            return compare_consumers(case, table, progress=progress, should_stop=should_stop, **limits)
+
 
 @click.command()
 @click.argument("given", metavar="[MODEL.onnx]...", nargs=-1, type=_FILE)
@@ -110,6 +131,7 @@ class Contest:
 @click.option("--seconds", type=DURATION, default="60s", show_default=True, help="Most time for timing one model.")
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Time limit of each optimisation.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare outputs with float64 on the CPU.")
+@click.option("--consumers", is_flag=True, help="Compare the optimised graph with the original in every runtime here.")
 @click.option("--results", metavar="FOLDER", type=_FILE, help="Write a summary and all samples there, as JSON.")
 @output_options
 def bench(
@@ -124,13 +146,15 @@ def bench(
     seconds: float,
     time_limit: float,
     check: bool,
+    consumers: bool,
     results: Path | None,
 ) -> None:
     """Compare eqsat with PyTorch, torch.compile, XLA and ONNX Runtime, whichever are here, on models.
 
     All run the same graph in the same element type, with TF32 for all or for none. The table has the time that the
     hardware's limits allow, and the error of each against float64. eqsat takes part in whole and in part: graph and
-    layouts chosen together, one after the other, either alone, and neither.
+    layouts chosen together, one after the other, either alone, and neither. With --consumers, the original graph and
+    the one that `optimize` gives are timed in ONNX Runtime, OpenVINO, torch.compile and XLA, whichever are here.
     """
     paths = [*(Path(name) for names in models for name in names), *given]
     if not paths:
@@ -139,28 +163,74 @@ def bench(
     if all(unreadable(path) for path in paths):
         check_model_file(paths[0])
     run = Contest(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
-    done: list[Comparison] = []
-    failed: list[tuple[str, str]] = []
-    with interruptible() as should_stop, count_bar() as bar:
-        task = bar.add_task("models", total=len(paths) * len(precision))
-        for path in paths:
-            for kind in precision:
-                try:
-                    done.append(run.compared(path, kind, lambda what: bar.update(task, description=what), should_stop))
-                except EqsatError as error:
-                    if should_stop():
-                        break
-                    failed.append((f"{path.name}, {kind}", str(error)))
-                bar.advance(task)
-                if results is not None:
-                    _write(results, run.device, done, failed)
-            if should_stop():
-                break
-    _show(done, failed)
+    if consumers:
+        _check_consumers(run.device, precision, forms)
+        stopped = _each(paths, precision, run.consumed, _consumers_written(results, run.device), show_consumers)
+    else:
+        stopped = _each(paths, precision, run.compared, _contest_written(results, run.device), _show)
     if results is not None:
         console().print(f"wrote {results}", soft_wrap=True)
-    if should_stop():
+    if stopped:
         raise KeyboardInterrupt
+
+
+def _each(
+    paths: Sequence[Path],
+    precisions: Sequence[str],
+    compared: Callable[[Path, str, Callable[[str], None], Callable[[], bool]], Outcome],
+    write: Callable[[Sequence[Outcome], Failures], object],
+    show: Callable[[Sequence[Outcome], Failures], object],
+) -> bool:
+    """Compare each model in each precision, write after each, show all in the end, and return if Ctrl-C ended it."""
+    done: list[Outcome] = []
+    failed: list[tuple[str, str]] = []
+    with interruptible() as should_stop, count_bar() as bar:
+        task = bar.add_task("models", total=len(paths) * len(precisions))
+        for path, kind in product(paths, precisions):
+            try:
+                done.append(compared(path, kind, lambda what: bar.update(task, description=what), should_stop))
+            except EqsatError as error:
+                if should_stop():
+                    break
+                failed.append((f"{path.name}, {kind}", str(error)))
+            bar.advance(task)
+            write(done, failed)
+            if should_stop():
+                break
+    show(done, failed)
+    return should_stop()
+
+
+def _check_consumers(device: Device, precision: Sequence[str], forms: Sequence[str]) -> None:
+    """UsageError for options that say what consumers do not do."""
+    if device.gpu:
+        raise UsageError(
+            f"--consumers on {device.name}", expected="a device that ONNX Runtime runs: the CPU that is here"
+        )
+    if list(precision) != ["float32"] or list(forms) != ["all"]:
+        raise UsageError(
+            "--consumers with --precision or --forms", expected="models in their own element types, optimised"
+        )
+
+
+def _contest_written(folder: Path | None, device: Device) -> Callable[[Sequence[Comparison], Failures], None]:
+    """A function that writes the comparisons so far, if there is a folder for them."""
+
+    def write(done: Sequence[Comparison], failed: Failures) -> None:
+        if folder is not None:
+            _write(folder, device, done, failed)
+
+    return write
+
+
+def _consumers_written(folder: Path | None, device: Device) -> Callable[[Sequence[ConsumerComparison], Failures], None]:
+    """A function that writes the comparisons in consumers so far, if there is a folder for them."""
+
+    def write(done: Sequence[ConsumerComparison], failed: Failures) -> None:
+        if folder is not None:
+            write_consumers(folder, {**_about(device), "failed": dict(failed)}, done)
+
+    return write
 
 
 def _device(name: str) -> Device:
@@ -178,15 +248,9 @@ def _forms(given: Sequence[str]) -> tuple[str, ...]:
 def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:
     """The summary, and every sample of every contender, as JSON; what an earlier run has of other models goes."""
     from eqsat.bench.comparison import summary
-    from eqsat.costs.table.environment import Environment
 
     folder.mkdir(parents=True, exist_ok=True)
-    about = {
-        "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": asdict(Environment.current(device)),
-        "versions": _versions(),
-        "device": {"name": device.name, "source": device.source},
-    }
+    about = _about(device)
     rows = [one.as_dict() for one in done]
     document = about | {"summary": summary(done), "models": rows, "failed": dict(failed)}
     write_text(folder / f"bench-{device.name}.json", json.dumps(document, indent=1, ensure_ascii=False) + "\n")
@@ -198,11 +262,23 @@ def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Seq
     write_text(folder / f"bench-{device.name}.samples.jsonl", "\n".join(lines) + "\n")
 
 
+def _about(device: Device) -> dict[str, Any]:
+    """The time, the machine, and the versions of all that takes part."""
+    from eqsat.costs.table.environment import Environment
+
+    return {
+        "when": datetime.now(UTC).isoformat(timespec="seconds"),
+        "environment": asdict(Environment.current(device)),
+        "versions": _versions(),
+        "device": {"name": device.name, "source": device.source},
+    }
+
+
 def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     versions = {}
-    for package in ("eqsat", "numpy", "onnx", "onnxruntime", "torch", "jax", "jaxlib", "triton"):
+    for package in ("eqsat", "numpy", "onnx", "onnxruntime", "openvino", "torch", "jax", "jaxlib", "triton"):
         try:
             versions[package] = version(package)
         except PackageNotFoundError:

@@ -44,9 +44,10 @@ def pareto(
         if target not in (None, STDOUT):
             check_target(target, [model])
     arguments = run_arguments(options, "pareto")
-    if plot_file is not None:
-        from eqsat.extract.limited.pareto import check_plot
+    from eqsat.extract.limited.pareto import check_plot, check_two
 
+    check_two(x, y)
+    if plot_file is not None:
         check_plot(plot_file)
     from eqsat.frontier import pareto as run
 

@@ -187,6 +187,11 @@ def _check_terms(problem: Problem, x: str, y: str) -> None:
                 expected="one of " + ", ".join(known),
                 remedy="add a Limit of that name, with most=math.inf where it only has to be added up",
             )
+    check_two(x, y)
+
+
+def check_two(x: str, y: str) -> None:
+    """UsageError for a front of a term against itself."""
     if x == y:
         raise UsageError(f"a front of {x!r} against itself", expected="two terms")
 

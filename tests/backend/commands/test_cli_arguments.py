@@ -167,6 +167,13 @@ def test_a_plot_of_another_kind_is_refused_before_the_work_begins(run, monkeypat
     assert (code, error.splitlines()[0]) == (2, "error: front.txt: no plot of the kind '.txt'")
 
 
+def test_a_front_of_a_term_against_itself_is_refused_before_the_work_begins(run, monkeypatch):
+    monkeypatch.setattr("eqsat.run.Run.read", lambda *given: pytest.fail("the work began"))
+    assert "error: a front of 'time' against itself" in run("pareto", "model.onnx", "-y", "time")[2]
+    with pytest.raises(eqsat.EqsatError, match="a front of 'time' against itself"):
+        eqsat.pareto("model.onnx", "time", "time")
+
+
 def test_a_device_in_a_file_is_optimised_for_and_measured_and_shown(run):
     from dataclasses import replace
 
