@@ -153,10 +153,8 @@ assert report.certificate.kind != "none"
 
 # %%
 explanation = result.explain()
-for change in explanation.changes:
-    print(f"{change.what}")
-    print(f"    by {', '.join(change.rules[:4])}{' …' * (len(change.rules) > 4)}")
-assert explanation.changes
+assert explanation.changes and explanation.pairs > explanation.gaps
+explanation
 
 # %% [markdown]
 # ## Look around

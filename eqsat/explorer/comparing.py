@@ -15,7 +15,7 @@ from eqsat.explorer.locating import Where
 from eqsat.explorer.view.views import RunView
 from eqsat.report.explanation import Explanation
 from eqsat.report.units import count
-from eqsat.system.markup import html_table
+from eqsat.system.markup import html_block, html_table
 from eqsat.system.terminal import text_table
 
 _COLUMNS = ("tensor", "was", "is")
@@ -49,7 +49,7 @@ class Flips:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return html_table(self.title, _COLUMNS, self.rows)
+        return html_table(self.title, _COLUMNS, self.rows) if self.rows else html_block(self.title)
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,9 @@ def test_every_text_of_the_e_graph_is_legible_at_every_zoom(visit, real, name, s
 
 
 @of_every_page
-def test_graphs_are_legible_when_a_page_opens(visit, real, name):
-    tab = visit(name, "#pane=graphs", viewport=LAPTOP)
+@pytest.mark.parametrize("address", ["pane=graphs", "pane=graphs&change=1", "pane=graphs&node=0.3&class=3"])
+def test_graphs_are_legible_where_a_page_opens_them(visit, real, name, address):
+    tab = visit(name, f"#{address}", viewport=LAPTOP)
     drawn = [line for line in settled(tab) if line.drawn]
     assert min(line.size for line in drawn) >= LEGIBLE - 1e-3
 

@@ -284,6 +284,9 @@ def test_a_dearer_form_is_left_and_a_change_taken_back() -> None:
     dearer = ex.reprice("matmul", lambda seconds: 10 * seconds)
     assert dearer.after.cost == pytest.approx(10 * dearer.before.cost)
     assert not dearer.rows
+    assert "the choice stays" in dearer._repr_html_()
+    assert "<table" not in dearer._repr_html_(), "a table without rows is a heading over nothing"
+    assert "<table" in flips._repr_html_()
     ex.undo()
     assert ex.undo().after.cost == cost
     assert ex.best["y"].enode == before.enode

@@ -267,7 +267,7 @@ class GraphDrawing {
     this.compose();
     this.choose(node);
     const box = this.boxes.nodes.get((node.reader ?? node).index);
-    if (box) this.viewport.centre(box.x + box.width / 2, box.y + box.height / 2);
+    if (box) this.viewport.centre(box.x + box.width / 2, box.y + box.height / 2, LEGIBLE);
     this.repaint();
   }
 
@@ -277,7 +277,7 @@ class GraphDrawing {
     for (let outer = block.parent; outer !== null; outer = this.graph.blocks[outer].parent) this.turn(outer, true);
     this.compose();
     this.found = index;
-    this.viewport.fit(padded(this.boxes.blocks.get(index)), 0.65);
+    this.viewport.fit(padded(this.boxes.blocks.get(index)), LEGIBLE);
     this.repaint();
   }
 
@@ -298,7 +298,7 @@ class GraphDrawing {
       const boxes = nodes.map((node) => this.boxes.nodes.get((node.reader ?? node).index)).filter(Boolean);
       const [first] = boxes;
       const near = boxes.filter((box) => Math.abs(box.x - first.x) < 600 && Math.abs(box.y - first.y) < 700);
-      if (first) this.viewport.fit(padded(around(near)), 0.6, first.x + first.width / 2);
+      if (first) this.viewport.fit(padded(around(near)), LEGIBLE, first.x + first.width / 2);
     }
     this.repaint();
   }

@@ -79,7 +79,7 @@ class Viewport {
   }
 
   /** Brings a point of the drawing to the middle. */
-  centre(x, y, least = 0.8) {
+  centre(x, y, least) {
     const [width, height] = this.size;
     this.scale = Math.max(this.scale, least);
     this.x = width / 2 - x * this.scale;
