@@ -47,9 +47,10 @@ COMMAND = "from eqsat import cli\ncode = cli.run(['inspect', 'g.onnx'])"
 
 
 def settled(text):
-    """A text without colours and figures, which differ from run to run, and the room they take."""
+    """A text without colours, figures and units of time, which differ from run to run, and the room they take."""
     plain = re.sub(r"\x1b\[[\d;]*m", "", text)
-    return re.sub(r"\s+", " ", re.sub(r"[\d.]+(e-\d+)?", "0", plain))
+    figures = re.sub(r"[\d.]+(e-\d+)?", "0", plain)
+    return re.sub(r"\s+", " ", re.sub(r"\b0 (ns|µs|ms|s)\b", "0 s", figures))
 
 
 @pytest.fixture(scope="module")
