@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Tests start Python some hundred times, which takes half as long where compiled modules are kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-torch browser lint benchmarks gpu docs notebooks clean
+.PHONY: demo test test-install test-torch browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
@@ -15,11 +15,20 @@ demo: $(READY)
 test: $(READY) browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
+# The first hour for real: the wheel, and all that it requires from the package index, in a new environment.
+INSTALLED := build/installed
+test-install: $(READY)
+	rm -rf $(INSTALLED) build/wheels
+	$(PYTHON) -m venv $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip wheel --quiet --no-deps -w build/wheels .
+	$(INSTALLED)/bin/python -m pip install --quiet -c constraints.txt build/wheels/*.whl
+	FIRST_HOUR_PYTHON=$(CURDIR)/$(INSTALLED)/bin/python $(BIN)/python -m pytest -q tests/backend/installing/test_first_hour.py
+
 # Tests of the doors from PyTorch, in an environment of their own with torch's wheel for CPUs; the index of these wheels is
 # asked where the usual one has none.
 TORCH := .venv-torch
 test-torch: $(TORCH)/.ready
-	$(TORCH)/bin/python -m pytest -q tests/backend/pytorch eqsat/pytorch eqsat/language/pytorch
+	$(TORCH)/bin/python -m pytest -q tests/backend/pytorch tests/backend/installing tests/backend/docs/test_troubleshooting.py eqsat/pytorch eqsat/language/pytorch
 
 $(TORCH)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TORCH)

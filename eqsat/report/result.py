@@ -55,12 +55,7 @@ class Result:
     def _program(self) -> Program:
         if kind_of(self.report.device) == "gpu":
             return self.compile()
-        try:
-            return select().compile(self._written, threads=self.threads)
-        except (BackendError, ExportModelError) as error:
-            message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
-            warnings.warn(message, stacklevel=4)
-            return select("numpy").compile(self.graph)
+        return program_of(self.graph, self._written, self.threads)
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The outputs by name for inputs by name, as `run` has them; models of PyTorch are called as their modules."""
@@ -150,3 +145,16 @@ class Result:
 
     def __repr__(self) -> str:
         return str(self.report)
+
+
+def program_of(graph: Graph, written: Graph | None = None, threads: int | None = None) -> Program:
+    """A graph made ready to run on ONNX Runtime, or on NumPy with a warning where ONNX Runtime does not take it.
+
+    `written` is the graph in operators that ONNX has, computed if left out.
+    """
+    try:
+        return select().compile(expanded(graph, lacking()) if written is None else written, threads=threads)
+    except (BackendError, ExportModelError) as error:
+        message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
+        warnings.warn(message, stacklevel=5)
+        return select("numpy").compile(graph)

@@ -24,7 +24,7 @@ def figure_class() -> type[Figure]:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise MissingExtraError(
-            "matplotlib is not installed", expected="it for plots", remedy="pip install eqsat[plot]"
+            "matplotlib is not installed", expected="it for plots", remedy="pip install 'eqsat[plot]'"
         ) from error
 
     class Shown(Figure):

@@ -140,7 +140,7 @@ def _igraph() -> ModuleType:
         import igraph
     except ImportError as error:
         raise MissingExtraError(
-            "igraph is not installed", expected="it to lay out graphs", remedy="pip install eqsat[explore]"
+            "igraph is not installed", expected="it to lay out graphs", remedy="pip install 'eqsat[explore]'"
         ) from error
     module: ModuleType = igraph
     return module

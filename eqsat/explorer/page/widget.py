@@ -29,7 +29,7 @@ def widget_class() -> type[Any]:
         import traitlets
     except ImportError as error:
         raise MissingExtraError(
-            "anywidget is not installed", expected="it for widgets", remedy="pip install eqsat[explore]"
+            "anywidget is not installed", expected="it for widgets", remedy="pip install 'eqsat[explore]'"
         ) from error
 
     class EGraphWidget(anywidget.AnyWidget):

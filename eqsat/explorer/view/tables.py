@@ -30,7 +30,7 @@ def frame(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> pandas.DataF
         import pandas
     except ImportError as error:
         raise MissingExtraError(
-            "pandas is not installed", expected="it for tables", remedy="pip install eqsat[explore]"
+            "pandas is not installed", expected="it for tables", remedy="pip install 'eqsat[explore]'"
         ) from error
     return pandas.DataFrame([tuple(row) for row in rows], columns=list(columns))
 
