@@ -217,6 +217,17 @@ class Options:
             help="Keep only these outputs.",
         ),
     )
+    prune_inputs: bool = field(
+        default=False,
+        metadata=_meaning(
+            checks.switch,
+            "whether inputs that the result does not read leave its signature; else callers pass all of the original's",
+            since="explore",
+            flag="--prune-inputs",
+            kind="flag",
+            help="Leave out inputs that the result does not read.",
+        ),
+    )
     sizes: SizesArgument | None = field(
         default=None,
         metadata=_meaning(
@@ -340,6 +351,10 @@ class Options:
             )
         checks.extractor_reads_alpha(self.extractor, self.alpha)
         asked = self.asked_buckets
+        if asked is not None and self.prune_inputs:
+            raise UsageError(
+                "buckets and prune_inputs", expected="one of the two: an input may be all that shows a bucket's sizes"
+            )
         if both := sorted(asked.ends.keys() & self.asked_sizes.keys()) if asked else []:
             raise UsageError(
                 f"buckets and sizes of {both[0]!r}", expected="one of the two: buckets are costed at their own"

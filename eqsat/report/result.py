@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -138,6 +138,15 @@ class Result:
         # A file that is gone since then was read in full: the graph stands for it.
         gone = isinstance(self.source, Path) and not self.source.exists()
         return None if gone else self.source
+
+    def without_dead_inputs(self) -> Result:
+        """The same result without the inputs that no output needs: they leave the signature, and are not passed."""
+        graph = self.graph.without_dead_inputs()
+        if graph is self.graph:
+            return self
+        return replace(
+            self, graph=graph, source=None, plan=None if self.plan is None else replace(self.plan, graph=graph)
+        )
 
     def explain(self) -> Explanation:
         """The changes, by which rules in which order, with the evidence of these, and the saving of each change."""
