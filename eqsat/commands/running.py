@@ -11,7 +11,8 @@ import click
 
 from eqsat.commands.arguments import BUCKET, DURATION, LIMIT, NAMES, SIZES, WEIGHT, Command, once
 from eqsat.errors import UsageError
-from eqsat.options.options import Call, default_of, meaning_of, options_of
+from eqsat.options.meanings import Call
+from eqsat.options.options import default_of, meaning_of, options_of
 
 #: The type of an option that names a file.
 FILE = click.Path(path_type=Path)

@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from eqsat.errors import UsageError
 from eqsat.options import checks
+from eqsat.options.meanings import CALLS, Call, Meaning
+from eqsat.options.meanings import stated as _meaning
 from eqsat.options.sizes import sizes_of
 
 # A command line reads the options before it knows what to do: nothing heavy is imported here.
@@ -27,40 +29,6 @@ if TYPE_CHECKING:
 
 #: What `rules` accepts: nothing (the library), a file of rules or their text, several of those, or the very rules.
 RulesArgument: TypeAlias = "Sequence[Rule | str | Path] | str | Path | None"
-#: The calls that take options. Each takes what the ones before it take.
-Call: TypeAlias = Literal["pareto", "explore", "optimize"]
-CALLS: tuple[Call, ...] = ("pareto", "explore", "optimize")
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """The text of an option, the calls that take it, and how it is asked for on a command line.
-
-    `text` goes into docstrings, `help` into the help of commands. `since` is the first of `CALLS` that takes it. `flag`
-    is its name on a command line, "" for one that has none there; `kind` is the form of its text there. `defaults` are
-    those of calls that have another default.
-    """
-
-    check: Callable[[str, Any], Any]
-    text: str
-    since: Call
-    help: str = ""
-    flag: str = ""
-    kind: str = ""
-    defaults: Mapping[Call, Any] = field(default_factory=dict)
-
-
-def _meaning(
-    check: Callable[[str, Any], Any],
-    text: str,
-    *,
-    since: Call = "pareto",
-    help: str = "",
-    flag: str = "",
-    kind: str = "",
-    **defaults: Any,
-) -> dict[str, Meaning]:
-    return {"meaning": Meaning(check, text, since, help, flag, kind, defaults)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
