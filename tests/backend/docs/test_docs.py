@@ -26,6 +26,7 @@ TOLD = [p for p in PAGES if pages.tells_files(p)]
 ELSEWHERE = {
     "first-hour.md": "tests/backend/installing/test_first_hour.py",
     "declare-an-operator.md": "tests/backend/docs/test_own_operator.py",
+    "frameworks.md": "tests/backend/frameworks/test_page.py",
     "pytorch.md": "tests/backend/pytorch/test_page.py",
 }
 

@@ -7,7 +7,7 @@ from typing import Any
 from eqsat.errors import ImportModelError
 
 _JAX = "jax2onnx.to_onnx(function, inputs) gives a ModelProto: pip install jax2onnx"
-_KERAS = "model.export('model.onnx', format='onnx') writes a file to pass: Keras 3 with the backend jax or torch"
+_KERAS = "model.export('model.onnx', format='onnx'), once it was called, writes a file to pass: pip install tf2onnx"
 _TENSORFLOW = "tf2onnx.convert gives a ModelProto: pip install tf2onnx"
 _SKLEARN = "skl2onnx.to_onnx(model, X[:1]) gives a ModelProto: pip install skl2onnx"
 
