@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Tests start Python some hundred times, which takes half as long where compiled modules are kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-torch browser lint benchmarks gpu docs notebooks clean
+.PHONY: demo test test-frameworks test-install test-torch browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
@@ -15,17 +15,37 @@ demo: $(READY)
 test: $(READY) browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q
 
+# The first hour for real: the wheel, and all that it requires from the package index, in a new environment.
+INSTALLED := build/installed
+test-install: $(READY)
+	rm -rf $(INSTALLED) build/wheels
+	$(PYTHON) -m venv $(INSTALLED)
+	$(INSTALLED)/bin/python -m pip wheel --quiet --no-deps -w build/wheels .
+	$(INSTALLED)/bin/python -m pip install --quiet -c constraints.txt build/wheels/*.whl
+	FIRST_HOUR_PYTHON=$(CURDIR)/$(INSTALLED)/bin/python $(BIN)/python -m pytest -q tests/backend/installing/test_first_hour.py
+
 # Tests of the doors from PyTorch, in an environment of their own with torch's wheel for CPUs; the index of these wheels is
 # asked where the usual one has none.
 TORCH := .venv-torch
 test-torch: $(TORCH)/.ready
-	$(TORCH)/bin/python -m pytest -q tests/backend/pytorch eqsat/pytorch eqsat/language/pytorch
+	$(TORCH)/bin/python -m pytest -q tests/backend/pytorch tests/backend/installing tests/backend/docs/test_troubleshooting.py eqsat/pytorch eqsat/language/pytorch
 
 $(TORCH)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(TORCH)
 	$(TORCH)/bin/python -m pip install --quiet -c constraints.txt 'torch==2.13.0+cpu' \
 	|| $(TORCH)/bin/python -m pip install --quiet -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu 'torch==2.13.0+cpu'
 	$(TORCH)/bin/python -m pip install --quiet -c constraints.txt -e '.[torch,testing]' pytest
+	@touch $@
+
+# Models of JAX, Keras, TensorFlow and scikit-learn through their exporters, in an environment of their own (2 GB).
+FRAMEWORKS := .venv-frameworks
+test-frameworks: $(FRAMEWORKS)/.ready
+	TF_CPP_MIN_LOG_LEVEL=3 $(FRAMEWORKS)/bin/python -m pytest -q tests/backend/frameworks
+
+$(FRAMEWORKS)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(FRAMEWORKS)
+	$(FRAMEWORKS)/bin/python -m pip install --quiet -c constraints.txt -e '.[testing]' pytest \
+	  flax 'jax[cpu]' jax2onnx keras scikit-learn skl2onnx tensorflow-cpu tf2onnx
 	@touch $@
 
 # A browser for the tests of pages: Debian's, where whoever runs this may install it.
@@ -57,7 +77,7 @@ gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu
 
 clean:
-	rm -rf $(VENV) $(TORCH)
+	rm -rf $(VENV) $(TORCH) $(FRAMEWORKS)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eqsat needs Python 3.11 or later; try make PYTHON=python3.12")'

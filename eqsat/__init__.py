@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from eqsat.language.graphs.builder import Tensor
     from eqsat.language.ops import op
     from eqsat.language.terms.state import State
+    from eqsat.loading import LoadedGraph, inspect, load
+    from eqsat.report.inspection import Inspection
     from eqsat.report.report import Progress, Report
     from eqsat.report.result import Result
 
@@ -39,6 +41,10 @@ _PUBLIC = {
     "op": ("eqsat.language.ops", "op"),
     "PrecisionPolicy": ("eqsat.costs.kernels.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.terms.state", "State"),
+    "Inspection": ("eqsat.report.inspection", "Inspection"),
+    "LoadedGraph": ("eqsat.loading", "LoadedGraph"),
+    "inspect": ("eqsat.loading", "inspect"),
+    "load": ("eqsat.loading", "load"),
     "explore": ("eqsat.explorer.explorer", "explore"),
     "Explorer": ("eqsat.explorer.explorer", "Explorer"),
     "optimize": ("eqsat.calls", "optimize"),
@@ -56,6 +62,8 @@ __all__ = [
     "EqsatError",
     "Explorer",
     "Graph",
+    "Inspection",
+    "LoadedGraph",
     "PrecisionPolicy",
     "Progress",
     "Report",
@@ -63,6 +71,8 @@ __all__ = [
     "State",
     "Tensor",
     "explore",
+    "inspect",
+    "load",
     "op",
     "optimize",
     "pareto",

@@ -8,6 +8,7 @@ from eqsat.buckets.run import choose_each
 from eqsat.errors import UsageError
 from eqsat.language.onnx.read.model import ModelArgument
 from eqsat.language.pytorch.kinds import is_torch_model
+from eqsat.loading import check_no_examples
 from eqsat.options.keywords import OptimizeKeywords
 from eqsat.options.options import Options
 from eqsat.options.signatures import documented
@@ -49,11 +50,7 @@ def optimize(
     buckets = checked.asked_buckets
     if is_torch_model(model):
         return _optimized_torch(model, example_inputs, dynamic_shapes, checked)
-    if example_inputs is not None or dynamic_shapes is not None:
-        raise UsageError(
-            f"example inputs for a {type(model).__name__}",
-            expected="example_inputs and dynamic_shapes with a torch.nn.Module alone",
-        )
+    check_no_examples(model, example_inputs, dynamic_shapes)
     run = Run.read(model, checked).with_bodies()
     return run.result() if buckets is None else choose_each(run, buckets)
 

@@ -51,6 +51,7 @@ class ExploreKeywords(ParetoKeywords, total=False):
     over_sizes: OverSizes
     opset: int | None
     portable: bool
+    prune_inputs: bool
 
 
 class OptimizeKeywords(ExploreKeywords, total=False):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from eqsat.errors import UsageError
 from eqsat.options import checks, choices
+from eqsat.options.meanings import CALLS, Call, Meaning
+from eqsat.options.meanings import stated as _meaning
 from eqsat.options.sizes import sizes_of
 
 # A command line reads the options before it knows what to do: nothing heavy is imported here.
@@ -28,42 +30,6 @@ if TYPE_CHECKING:
 
 #: What `rules` accepts: nothing (the library), a file of rules or their text, several of those, or the very rules.
 RulesArgument: TypeAlias = "Sequence[Rule | str | Path] | str | Path | None"
-#: The calls that take options. Each takes what the ones before it take.
-Call: TypeAlias = Literal["pareto", "explore", "optimize"]
-CALLS: tuple[Call, ...] = ("pareto", "explore", "optimize")
-
-
-@dataclass(frozen=True)
-class Meaning:
-    """The text of an option, the calls that take it, and how it is asked for on a command line.
-
-    `text` goes into docstrings, `help` into the help of commands. `since` is the first of `CALLS` that takes it. `flag`
-    is its name on a command line, "" for one that has none there; `kind` is the form of its text there.
-    `choices` gives its names where they are a closed set. `defaults` are those of calls that have another default.
-    """
-
-    check: Callable[[str, Any], Any]
-    text: str
-    since: Call
-    help: str = ""
-    flag: str = ""
-    kind: str = ""
-    choices: Callable[[], Collection[str]] | None = None
-    defaults: Mapping[Call, Any] = field(default_factory=dict)
-
-
-def _meaning(
-    check: Callable[[str, Any], Any],
-    text: str,
-    *,
-    since: Call = "pareto",
-    help: str = "",
-    flag: str = "",
-    kind: str = "",
-    choices: Callable[[], Collection[str]] | None = None,
-    **defaults: Any,
-) -> dict[str, Meaning]:
-    return {"meaning": Meaning(check, text, since, help, flag, kind, choices, defaults)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -226,6 +192,17 @@ class Options:
             help="Keep only these outputs.",
         ),
     )
+    prune_inputs: bool = field(
+        default=False,
+        metadata=_meaning(
+            checks.switch,
+            "whether inputs that the result does not read leave its signature; else callers pass all of the original's",
+            since="explore",
+            flag="--prune-inputs",
+            kind="flag",
+            help="Leave out inputs that the result does not read.",
+        ),
+    )
     sizes: SizesArgument | None = field(
         default=None,
         metadata=_meaning(
@@ -351,6 +328,10 @@ class Options:
         checks.device_has_layouts(self.device, self.layouts)
         checks.extractor_reads_alpha(self.extractor, self.alpha)
         asked = self.asked_buckets
+        if asked is not None and self.prune_inputs:
+            raise UsageError(
+                "buckets and prune_inputs", expected="one of the two: an input may be all that shows a bucket's sizes"
+            )
         if both := sorted(asked.ends.keys() & self.asked_sizes.keys()) if asked else []:
             raise UsageError(
                 f"buckets and sizes of {both[0]!r}", expected="one of the two: buckets are costed at their own"

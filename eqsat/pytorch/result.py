@@ -26,5 +26,9 @@ class TorchResult(Result):
         return cls(**parts, convention=convention)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """The outputs of the module for these arguments; UsageError for a call of another form."""
-        return self.convention.nested(self.run(**self.convention.feeds(args, kwargs)))
+        """The outputs of the module for these arguments; UsageError for a call of another form.
+
+        Arguments that the result does not read are not passed on.
+        """
+        feeds = self.convention.feeds(args, kwargs)
+        return self.convention.nested(self.run(**{name: feeds[name] for name in self.graph.inputs if name in feeds}))

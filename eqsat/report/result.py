@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -55,12 +55,7 @@ class Result:
     def _program(self) -> Program:
         if kind_of(self.report.device) == "gpu":
             return self.compile()
-        try:
-            return select().compile(self._written, threads=self.threads)
-        except (BackendError, ExportModelError) as error:
-            message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
-            warnings.warn(message, stacklevel=4)
-            return select("numpy").compile(self.graph)
+        return program_of(self.graph, self._written, self.threads)
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The outputs by name for inputs by name, as `run` has them; models of PyTorch are called as their modules."""
@@ -144,6 +139,15 @@ class Result:
         gone = isinstance(self.source, Path) and not self.source.exists()
         return None if gone else self.source
 
+    def without_dead_inputs(self) -> Result:
+        """The same result without the inputs that no output needs: they leave the signature, and are not passed."""
+        graph = self.graph.without_dead_inputs()
+        if graph is self.graph:
+            return self
+        return replace(
+            self, graph=graph, source=None, plan=None if self.plan is None else replace(self.plan, graph=graph)
+        )
+
     def explain(self) -> Explanation:
         """The changes, by which rules in which order, with the evidence of these, and the saving of each change."""
         return self.explanation
@@ -153,3 +157,16 @@ class Result:
 
     def _repr_html_(self) -> str:
         return self.report._repr_html_()
+
+
+def program_of(graph: Graph, written: Graph | None = None, threads: int | None = None) -> Program:
+    """A graph made ready to run on ONNX Runtime, or on NumPy with a warning where ONNX Runtime does not take it.
+
+    `written` is the graph in operators that ONNX has, computed if left out.
+    """
+    try:
+        return select().compile(expanded(graph, lacking()) if written is None else written, threads=threads)
+    except (BackendError, ExportModelError) as error:
+        message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
+        warnings.warn(message, stacklevel=5)
+        return select("numpy").compile(graph)

@@ -22,6 +22,7 @@ from eqsat.errors import (
     first_line,
 )
 from eqsat.language.onnx.read.model import Given
+from eqsat.options.options import Options
 from eqsat.report.changes import regions
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import Candidate
@@ -183,9 +184,15 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
     name_limit(report, settings)
     describe_call(report, given, settings)
     options = settings.options
-    return Result(
+    result = Result(
         graph, report, Explanation(()), given.source, options.threads, options.opset, failures=tuple(failures)
     )
+    return with_asked_inputs(result, given, options)
+
+
+def with_asked_inputs(result: Result, given: Given, options: Options) -> Result:
+    """A result without the inputs that it does not read, where that was asked for; a body has those of its node."""
+    return result.without_dead_inputs() if options.prune_inputs and not given.heard else result
 
 
 def name_limit(report: Report, settings: Settings) -> None:

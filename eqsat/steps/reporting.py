@@ -13,7 +13,7 @@ from eqsat.report.summary import Findings, report_of
 from eqsat.steps import fused
 from eqsat.steps.certifying import Judged, Ruling
 from eqsat.steps.choosing import Chosen
-from eqsat.steps.failures import name_limit, told
+from eqsat.steps.failures import name_limit, told, with_asked_inputs
 from eqsat.steps.growing import Grown
 from eqsat.steps.log import Log
 from eqsat.steps.provenance import describe_call
@@ -85,7 +85,7 @@ def result_of(
         report.failure = f"certify: {told(log.failures[-1])}"
     elif failed := [body for body in given.inside if body.failure]:
         report.failure = f"{failed[-1].place}: {failed[-1].failure}"
-    return Result(
+    result = Result(
         best.graph,
         report,
         explanation,
@@ -96,3 +96,4 @@ def result_of(
         settings.costs.library_plans if settings.device.gpu else (),
         tuple(log.failures),
     )
+    return with_asked_inputs(result, given, options)

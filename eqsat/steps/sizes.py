@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from eqsat.errors import BackendError, EqsatError, UsageError
-from eqsat.language.onnx.read.model import Given, dims_of
+from eqsat.errors import BackendError, EqsatError
+from eqsat.language.onnx.read.model import Given
+from eqsat.language.sizes.asked import check_sizes
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import Graph
 from eqsat.options.sizes import Sizes
@@ -38,19 +39,6 @@ def placed(given: Given, sizes: Sizes, settings: Settings, log: Log) -> Settings
     log.warnings += warnings
     settings.costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
     return replace(settings, points=points)
-
-
-def check_sizes(graph: Graph, names: Iterable[str]) -> None:
-    """UsageError for a named dim that the graph does not have; one that inputs leave unnamed is called as x[2]."""
-    known = sorted({*dims_of(graph), *sizing_of(graph).labels.values()})
-    for name in names:
-        if name not in known:
-            raise UsageError(
-                f"no named dim {name!r}",
-                where=graph.name,
-                expected="one of " + ", ".join(known) if known else "none: every dim of the model is a number",
-                remedy="give sizes for dims the model has; `eqsat inspect` lists them",
-            )
 
 
 def points_for(given: Given, sizes: Sizes, threads: int = 1, *, run: bool = True) -> tuple[list[SizePoint], list[str]]:

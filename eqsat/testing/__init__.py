@@ -60,6 +60,6 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'eqsat.testing' has no attribute {name!r}")
     if find_spec("hypothesis") is None:
         raise MissingExtraError(
-            "eqsat.testing needs hypothesis", expected="the extra [testing]", remedy="pip install eqsat[testing]"
+            "eqsat.testing needs hypothesis", expected="the extra [testing]", remedy="pip install 'eqsat[testing]'"
         )
     return getattr(import_module(f"eqsat.testing.{_HOMES[name]}"), name)

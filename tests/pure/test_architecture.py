@@ -25,6 +25,7 @@ FLOORS = {
     "extract": 5,
     "certify": 6,
     "report": 7,
+    "loading": 8,
     "options": 8,
     "steps": 9,
     "run": 10,

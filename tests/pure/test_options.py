@@ -12,7 +12,8 @@ import eqsat
 from eqsat import cli
 from eqsat.errors import UsageError
 from eqsat.options import keywords
-from eqsat.options.options import CALLS, Call, Options, default_of, meaning_of, options_of
+from eqsat.options.meanings import CALLS, Call
+from eqsat.options.options import Options, default_of, meaning_of, options_of
 
 TYPED = {
     "pareto": keywords.ParetoKeywords,

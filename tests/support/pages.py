@@ -38,14 +38,26 @@ def surroundings(folder: Path) -> dict[str, str]:
     }
 
 
-def follow(page: Path, folder: Path, done: Callable[[str], None] = lambda _step: None, *, fresh: bool = False) -> None:
+def follow(
+    page: Path,
+    folder: Path,
+    done: Callable[[str], None] = lambda _step: None,
+    step_by: Callable[[str, str], str] | None = None,
+    sections: Callable[[str], bool] = lambda _title: True,
+    *,
+    fresh: bool = False,
+) -> None:
     """Does what a page says from top to bottom; `done` is called with each step after it.
 
     In fresh interpreters where that is asked for, and where its code declares operators, so that they are not those of
-    other tests, else in this one, which need not load everything again for each step.
+    other tests, else in this one, which need not load everything again for each step; by `step_by`, from a step and its
+    language to its output, where one is given. Only `sections` are followed, by their titles.
     """
-    blocks = FENCED.findall(page.read_text(encoding="utf-8"))
-    follow_step = _fresh if fresh or any(DECLARES.search(block) for _, _, block in blocks) else _here
+    parts = re.split(r"^## (.*)$", page.read_text(encoding="utf-8"), flags=re.M)
+    chosen = [text for title, text in zip(["", *parts[1::2]], parts[::2], strict=True) if sections(title)]
+    blocks = FENCED.findall("".join(chosen))
+    alone = fresh or any(DECLARES.search(block) for _, _, block in blocks)
+    follow_step = step_by or (_fresh if alone else _here)
     known = set(OPS)
     with _inside(folder):
         for language, name, block in blocks:

@@ -182,6 +182,13 @@ class Graph:
             types={v: t for v, t in self.types.items() if v in alive},
         )
 
+    def without_dead_inputs(self) -> Graph:
+        """The graph without the inputs that no output needs, and without what else is dead; itself where all are."""
+        read = {v for node in self.without_dead().nodes for v in node.inputs} | set(self.outputs.values())
+        if read.issuperset(self.inputs):
+            return self
+        return replace(self, inputs=tuple(v for v in self.inputs if v in read)).without_dead()
+
     def __getitem__(self, value: str) -> ValueType:
         return self.types[value]
 

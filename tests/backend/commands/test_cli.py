@@ -8,7 +8,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-import eqsat.commands.inspect
+from eqsat.report.inspection import Inspection
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -211,7 +211,7 @@ def test_a_fault_of_eqsat_is_short_and_says_how_to_see_more(run, model, monkeypa
     def broken(graph, sizes):
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr(eqsat.commands.inspect, "inspection", broken)
+    monkeypatch.setattr(Inspection, "of", broken)
     code, _, err = run("inspect", model)
     assert (code, err.splitlines()[0]) == (1, "error: unexpected ZeroDivisionError: division by zero")
     assert "--debug" in err
@@ -223,11 +223,11 @@ def test_warnings_are_one_line_without_their_place_in_the_code(run, model, folde
     monkeypatch.setenv("EQSAT_COST_TABLE", str(folder / "costs.sqlite3"))
     import warnings
 
-    read = eqsat.commands.inspect.inspection
+    read = Inspection.of
 
     def warn(graph, sizes):
         warnings.warn("the weights hold NaN", stacklevel=1)
         return read(graph, sizes)
 
-    monkeypatch.setattr(eqsat.commands.inspect, "inspection", warn)
+    monkeypatch.setattr(Inspection, "of", warn)
     assert run("inspect", model)[2] == "warning: the weights hold NaN\n"

@@ -24,8 +24,10 @@ MAKE_TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
 #: Pages with files to write: their steps build on one another. One is followed where what it leaves is looked at.
 TOLD = [p for p in PAGES if pages.tells_files(p)]
 ELSEWHERE = {
+    "first-hour.md": "tests/backend/installing/test_first_hour.py",
     "declare-an-operator.md": "tests/backend/docs/test_own_operator.py",
     "plug-ins.md": "tests/backend/docs/test_plug_ins.py",
+    "frameworks.md": "tests/backend/frameworks/test_page.py",
     "pytorch.md": "tests/backend/pytorch/test_page.py",
 }
 

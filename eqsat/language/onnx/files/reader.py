@@ -13,6 +13,7 @@ from onnx import ModelProto, defs
 from eqsat.errors import ImportModelError
 from eqsat.language.onnx.files import wire
 from eqsat.language.onnx.files.access import check_model_file, refused
+from eqsat.language.onnx.files.foreign import no_model
 from eqsat.language.onnx.files.tensors import ExternalData
 from eqsat.language.terms import Array
 from eqsat.system.files import reason_of
@@ -49,9 +50,7 @@ def read(source: str | Path | ModelProto) -> Source:
     elif isinstance(source, str | Path):
         parsed = _from_path(Path(source))
     else:
-        raise ImportModelError(
-            f"a {type(source).__name__} is no model", expected="a path, an onnx.ModelProto, or an eqsat.Graph"
-        )
+        raise no_model(source)
     _check(parsed.model, parsed.where)
     return parsed
 

@@ -281,7 +281,7 @@ class _Export:
         written = (n for n in self.graph.nodes if n.outputs[0] not in self.skipped)
         read = {v for n in written for v in n.inputs if v is not None} | set(self.graph.outputs.values())
         sparse = {id(c): data for c, data in self.origin.sparse.values()}
-        tensors = dict(self.origin.defaults)
+        tensors = {name: c for name, c in self.origin.defaults.items() if name in self.graph.inputs}
         for value, constant in self.graph.constants.items():
             if value not in read:
                 continue

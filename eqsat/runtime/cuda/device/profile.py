@@ -121,7 +121,7 @@ class Profile:
             raise MissingExtraError(
                 "a picture of a timeline needs matplotlib",
                 expected="the extra [plot]",
-                remedy="pip install eqsat[plot]",
+                remedy="pip install 'eqsat[plot]'",
             )
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure

@@ -77,7 +77,7 @@ def test_the_picture_shows_every_launch_and_kind(tmp_path):
 
 def test_a_picture_without_matplotlib_says_what_to_install(monkeypatch, tmp_path):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"needs matplotlib\n.*\n  pip install eqsat\[plot\]"):
+    with pytest.raises(MissingExtraError, match=r"needs matplotlib\n.*\n  pip install 'eqsat\[plot\]'"):
         Profile("m", runs()).picture(tmp_path / "x.png")
 
 
