@@ -32,7 +32,7 @@ _SHOWN = 12
 
 @dataclass(frozen=True)
 class InspectedNode:
-    """A node with its operator, the types of its results, and the work of one run."""
+    """A node with its operator, the types of its results, and the work of one run: FLOPs, and bytes moved."""
 
     name: str
     op: str
@@ -43,7 +43,7 @@ class InspectedNode:
 
 @dataclass(frozen=True)
 class OperatorTotal:
-    """The nodes of one operator: their number, and the work of all of them."""
+    """The nodes of one operator: their number, and the work of all of them in FLOPs and bytes moved."""
 
     count: int
     flops: int
@@ -56,7 +56,7 @@ class Inspection:
 
     `flops` and `bytes` (moved) are those of one run at the sizes in `named_dims`. `operators` has the most FLOPs
     first. `opset` is None for a graph that was built in Python. `constants` is their number, `constant_bytes` their
-    size. `print` gives the text, `to_json` the same as JSON.
+    size. `print` shows the text, `to_json` gives the same as JSON.
     """
 
     name: str
