@@ -20,10 +20,10 @@ from eqsat.report.explanation import Change
 from eqsat.report.units import count, duration, integer, number, percent, quantity
 from eqsat.system.terminal import plain, shown
 
-Phase: TypeAlias = Literal["read", "bodies", "saturate", "extract", "measure", "certify", "write"]
+Phase: TypeAlias = Literal["read", "calibrate", "bodies", "saturate", "extract", "measure", "certify", "write"]
 
 #: The phases of an optimisation, in order.
-PHASES: tuple[Phase, ...] = ("read", "bodies", "saturate", "extract", "measure", "certify", "write")
+PHASES: tuple[Phase, ...] = ("read", "calibrate", "bodies", "saturate", "extract", "measure", "certify", "write")
 
 #: Rows of kernels that a report shows; its JSON has all.
 MOST_RUNS = 12
@@ -85,6 +85,8 @@ class Report:
     whether they are estimated. `baselines` are the costs of other searches in the same e-graph, and their seconds.
     `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
     model was measured; both are empty where every dim of the inputs is a number.
+    `borrowed_share` is the part of the cost that was measured in another environment, which `borrowed_from` names with
+    the factors by which its times were scaled.
     """
 
     name: str
@@ -103,6 +105,8 @@ class Report:
     rounds: int = 0
     growth: Sequence[tuple[str, int, int, float]] = ()
     estimated_share: float = 0.0
+    borrowed_share: float = 0.0
+    borrowed_from: str = ""
     rules_fired: Mapping[str, int] = field(default_factory=dict)
     rules_refused: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     certificate: parts.CertificateSummary
@@ -175,6 +179,8 @@ def _phases(report: Report) -> Table:
         "certify": report.certificate.text or report.certificate.kind,
         "measure": _measurement(report),
     }
+    if "calibrate" in report.seconds:
+        lines["calibrate"] = "a few operators measured, to scale the costs of another machine"
     if "bodies" in report.seconds:
         changed = report.certificate.bodies or ()
         lines["bodies"] = f"{count(len(changed), 'body', 'bodies')} of If, Loop and Scan changed"
@@ -288,6 +294,8 @@ def _notes(report: Report) -> list[Text]:
     names = [f"{o.name} ({o.reason})" for o in report.opaque]
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     notes = [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
+    if report.borrowed_share:
+        notes.append(Text(f"borrowed share of cost: {percent(report.borrowed_share)}, from {report.borrowed_from}"))
     if report.amounts:
         notes.append(Text("uses " + ", ".join(_used(report, term) for term in report.amounts)))
     if report.baselines:
