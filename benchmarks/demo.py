@@ -51,8 +51,8 @@ def compare(name: str, old: Path, new: Path) -> str:
     timings = interleaved(calls, ROUNDS, time_limit=SECONDS)
     before, after = timings.median("old"), timings.median("new")
     return (
-        f"{name:<20} {duration(before):>8} -> {duration(after):>8}   new/old {after / before:.2f}, "
-        f"at most {timings.ratio_bound('new', 'old'):.2f} (95 %)   outputs differ by {error:.0e}"
+        f"{name:<20} {duration(before):>8} -> {duration(after):>8}   new/old {timings.ratio('new', 'old'):.3f}, "
+        f"at most {timings.ratio_bound('new', 'old'):.3f} (95 %)   outputs differ by {error:.0e}"
     )
 
 

@@ -164,7 +164,7 @@ def _from_model(name: str) -> tuple[Problem, Collection[int], dict[str, Any]]:
     frozen = snapshot(encoding)
     with tempfile.TemporaryDirectory(prefix="eqsat-bench-") as folder:
         costs = CostModel(DEVICE, CostTable(Path(folder) / "empty.sqlite3"), None, {})
-        extraction = tensor_problem(frozen, costs, available_on(DEVICE, opset_of(graph)))
+        extraction = tensor_problem(frozen, costs, available_on(opset_of(graph)))
     about = {"enodes": len(frozen.nodes), "eclasses": len(frozen.classes), "stopped_by": grown.stopped_by}
     return extraction.problem, extraction.original(), about
 

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from eqsat.commands.arguments import CommandState
 from eqsat.commands.bench import bench
 from eqsat.commands.costs.group import costs
 from eqsat.commands.costs.measure import measure
@@ -18,6 +17,7 @@ from eqsat.commands.explore import explore
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
 from eqsat.commands.optimize import optimize
+from eqsat.commands.output import CommandState, HelpfulGroup
 from eqsat.commands.pareto import pareto
 from eqsat.commands.rules.group import rules
 from eqsat.errors import EqsatError, printable
@@ -34,7 +34,7 @@ def _show_version(context: click.Context, _parameter: click.Parameter, value: bo
         context.exit()
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.group(cls=HelpfulGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
 @click.option("--version", is_flag=True, callback=_show_version, expose_value=False, is_eager=True, help="Show it.")
 def commands() -> None:
     """Optimise tensor graphs by equality saturation."""
@@ -52,7 +52,7 @@ def run(arguments: Sequence[str] | None = None, leave: Callable[[int], object] |
     """
     settings = CommandState()
     with warnings.catch_warnings():
-        warnings.showwarning = lambda message, *_where, **_more: _say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_where, **_more: _warn(message, settings)
         try:
             code = commands.main(args=arguments, prog_name="eqsat", standalone_mode=False, obj=settings)
         except EqsatError as error:
@@ -93,6 +93,11 @@ def _fail(message: str, code: int, settings: CommandState) -> int:
         _say(traceback.format_exc().rstrip())
     _say(f"error: {message}")
     return code
+
+
+def _warn(message: Warning | str, settings: CommandState) -> None:
+    if settings.verbosity >= 0:
+        _say(f"warning: {message}")
 
 
 def _say(text: str) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from difflib import get_close_matches
 
 #: Characters that a terminal obeys and does not show: controls but tabs and line ends, and what turns the direction of
 #: text around.
@@ -125,12 +127,27 @@ class UsageError(EqsatError):
     """An argument outside its domain."""
 
 
+class PluginError(EqsatError):
+    """An entry of another package that cannot be used: a device, an extractor or a backend."""
+
+
 class MissingExtraError(EqsatError, ImportError):
     """A part of eqsat that needs a package which is not installed."""
 
 
 #: The note on exceptions that a function of the caller's raised.
 CALLERS_NOTE = "raised by a function that the caller passed"
+
+
+def nearest(given: object, known: Iterable[str]) -> str:
+    """A question after the known name that is most like one that is not known; empty if none is.
+
+    >>> nearest("onxruntime-cpu", ["onnxruntime-cpu", "cuda"]), nearest("magic", ["ilp", "greedy"])
+    ("did you mean 'onnxruntime-cpu'?", '')
+    """
+    names = {name.lower(): name for name in known}
+    close = get_close_matches(given.lower(), names, n=1) if isinstance(given, str) else []
+    return f"did you mean {names[close[0]]!r}?" if close else ""
 
 
 def first_line(error: BaseException) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
-from eqsat.costs.model.amounts import UNITS
+from eqsat.costs.model.amounts import UNIT_NAMES, check_term
 from eqsat.costs.model.cost import PEAK_MEMORY
-from eqsat.errors import ExtractionError, UsageError
+from eqsat.errors import ExtractionError
 from eqsat.extract.limited.pareto import Front, front, plot, table
 from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.tensors import TensorProblem
@@ -19,8 +19,11 @@ from eqsat.language.terms.graph import Graph
 from eqsat.options.keywords import ParetoKeywords
 from eqsat.options.options import Options
 from eqsat.options.signatures import documented
+from eqsat.report.progress import Progress
+from eqsat.report.units import amount, count, percent
 from eqsat.run import Run
 from eqsat.system.deadline import TimeUp
+from eqsat.system.markup import html_listing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -29,7 +32,7 @@ if TYPE_CHECKING:
 _SATURATE, _SEARCH = 0.25, 0.9
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Frontier:
     """The graphs of one e-graph of which none is better in one term and no worse in the other, and their amounts."""
 
@@ -44,6 +47,16 @@ class Frontier:
         x, y = self.front.terms
         return [{x: p.x, y: p.y, "proved": p.is_exact} for p in self.front.points]
 
+    @property
+    def units(self) -> dict[str, str]:
+        """The units of the two terms."""
+        return {term: UNIT_NAMES[term] for term in self.front.terms}
+
+    def as_dict(self) -> dict[str, Any]:
+        """The front as JSON has it: terms, their units, whether these are all points, and the points."""
+        about = {"terms": list(self.front.terms), "units": self.units, "complete": self.front.is_complete}
+        return {**about, "points": self.points}
+
     def graphs(self) -> Iterator[Graph]:
         """The graphs, in the order of the points; like every graph that is not certified, to be checked before use."""
         known: dict[object, object] = {}
@@ -52,18 +65,23 @@ class Frontier:
 
     def plot(self, path: str | os.PathLike[str] | None = None) -> Figure:
         """The front as a staircase, written to a file if one is named; MissingExtraError without matplotlib."""
-        return plot(self.front, path)
+        return plot(self.front, path, UNIT_NAMES)
 
     def __rich__(self) -> Any:
-        return table(self.front)
+        return table(self.front, amount)
 
     def __str__(self) -> str:
-        from eqsat.system.terminal import plain
+        from eqsat.system.terminal import captured
 
-        console = plain(100)
-        with console.capture() as text:
-            console.print(self)
-        return "\n".join(line.rstrip() for line in text.get().splitlines())
+        return captured(self.__rich__(), 100)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        x, y = self.front.terms
+        rows = ((amount(x, p.x), amount(y, p.y), "yes" if p.is_exact else "no") for p in self.front.points)
+        title = f"{x} against {y}" + ("" if self.front.is_complete else " (not all points)")
+        return html_listing(title, "point", (x, y, "proved"), rows, len(self.front.points))
 
 
 @documented("pareto")
@@ -80,8 +98,7 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
     for one point; otherwise the errors of `optimize`, but for those of certificates: nothing is certified here.
     """
     for term in (x, y):
-        if not isinstance(term, str) or term not in UNITS:
-            raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
+        check_term(term)
     run = Run.read(model, Options.of("pareto", options), _SATURATE)
     # Its graphs are written in the operators they have, not in ONNX Runtime's own.
     run = replace(run, settings=replace(run.settings, contrib=False))
@@ -91,8 +108,21 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
         with run.log.phase("extract"), deadline:
             extraction = run.chooser(grown).problem((x, y))
             time_limit = deadline.part(_SEARCH)
+            nodes = len(extraction.snapshot.nodes)
+
+            def follow(points: int, share: float) -> None:
+                detail = f"{count(points, 'point')}, {percent(share)} of the range of {y} searched"
+                run.log.say(Progress("extract", nodes=nodes, detail=detail))
+
+            run.log.say(Progress("extract", nodes=nodes, detail=f"no point yet, least {y}"))
             points = front(
-                extraction.problem, x, y, time_limit=time_limit, seed=checked.seed, should_stop=checked.should_stop
+                extraction.problem,
+                x,
+                y,
+                time_limit=time_limit,
+                seed=checked.seed,
+                should_stop=checked.should_stop,
+                progress=follow,
             )
     except TimeUp as late:
         remedy = "let it run on" if deadline.is_asked else "raise the limit" if checked.steps else "raise time_limit"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.egraph.engine import load
-from eqsat.language.onnx.read.model import Given, ModelArgument, read
+from eqsat.language.onnx.read.model import Given, ModelArgument, model_digest, read
 from eqsat.options.options import Options
 from eqsat.options.rules import rules_of
 from eqsat.report.finalists import Candidate
@@ -63,6 +63,7 @@ class Run:
         with log.phase("read"):
             load()
             rules, given = rules_of(options.rules), read(model, options.outputs)
+            model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()
         settings = calibrated(settings, log)
         with log.phase("read"):
@@ -107,11 +108,11 @@ class Run:
         chosen = self.choose(grown)
         judged = self.measure(chosen, trials, measure)
         with self.log.phase("certify"), deadline:
-            chosen, ruling = self.certify(grown, chosen, judged, trials, again)
+            chosen, judged, ruling = self.certify(grown, chosen, judged, trials, again)
         timed = measure and judged.measured is not None
         with deadline:
             explanation = explained(grown, ruling, timed, self.settings, self.log)
-        result = result_of(self.given, grown, chosen, ruling, judged.measured, explanation, self.settings, self.log)
+        result = result_of(self.given, grown, chosen, ruling, judged, explanation, self.settings, self.log)
         return Finished(result, chosen, ruling.candidates, ruling.best)
 
     def choose(self, grown: Grown) -> Chosen:
@@ -137,7 +138,7 @@ class Run:
 
     def certify(
         self, grown: Grown, chosen: Chosen, judged: Judged, trials: Trials, again: bool
-    ) -> tuple[Chosen, Ruling]:
+    ) -> tuple[Chosen, Judged, Ruling]:
         """The best finalist with a certificate, and its choice: made anew where none in a lower precision holds."""
         given, log = self.given, self.log
         # Outputs that differ for more than rounding are a wrong region's, and that is no reason to stop here.
@@ -146,21 +147,25 @@ class Run:
         ruling = first_certified(given, grown, judged.candidates, judged.times, trials, again)
         refused_all = len(ruling.candidates) == 1 < len(judged.candidates)
         if refused_all and not self.settings.choices.policy.is_exact:
-            chosen, ruling = self._choose_exactly(grown, again)
+            chosen, judged, ruling = self._choose_exactly(grown, again)
         if log.failures:
             first = ruling.candidates[0]
             ruling = replace(ruling, best=first, because="a region of what was found is wrong")
+        elif len(ruling.candidates) == 1 < len(judged.finalists):
+            ruling = replace(ruling, because="every other finalist was left out")
         unchecked = judged.measured is None or len(ruling.candidates) < len(judged.finalists)
         is_original = ruling.best is ruling.candidates[0]
         if is_original and log.skipped and len(judged.finalists) > 1 and unchecked:
             ruling = replace(ruling, because=self.settings.deadline.reason)
-        return chosen, ruling
+        return chosen, judged, ruling
 
-    def _choose_exactly(self, grown: Grown, again: bool) -> tuple[Chosen, Ruling]:
+    def _choose_exactly(self, grown: Grown, again: bool) -> tuple[Chosen, Judged, Ruling]:
         """The choice in the precision of the model, after none in a lower one could be kept."""
         self.log.warnings.append("chosen anew in the precision of the model")
         run = replace(self, settings=self.settings.exact)
         chooser, trials = run.chooser(grown), Trials(run.settings, run.log)
         chosen = chooser.choice(chooser.problem())
         candidates = trials.agreeing(chosen.candidates, self.given.source)
-        return chosen, first_certified(self.given, grown, candidates, None, trials, again)
+        ruling = first_certified(self.given, grown, candidates, None, trials, again)
+        # Times of the finalists in lower precision say nothing of these, which bear the same names.
+        return chosen, Judged(candidates, chosen.candidates, None, None), ruling

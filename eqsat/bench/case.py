@@ -16,7 +16,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import applications, is_free
 from eqsat.costs.kernels.precision import is_product
 from eqsat.costs.kernels.work import work_of
-from eqsat.errors import UsageError
+from eqsat.errors import UsageError, nearest
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.sizes.solve import sizing_of
@@ -26,6 +26,15 @@ from eqsat.runtime.examples import example_inputs
 
 #: Precisions of a comparison: an element type, or float32 with products formed in TF32.
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")
+#: Parts of eqsat that are optimised, by the name they are shown under.
+FORMS = ("joint", "one after the other", "graph only", "layout only", "unoptimised")
+
+
+def check_precision(given: str) -> None:
+    """UsageError for a precision that there is not."""
+    if given not in PRECISIONS:
+        expected = "one of " + ", ".join(PRECISIONS)
+        raise UsageError(f"precision = {given!r}", expected=expected, remedy=nearest(given, PRECISIONS))
 
 
 @dataclass(frozen=True)
@@ -65,8 +74,7 @@ class BenchCase:
         graph: Graph, name: str, device: Device, precision: str, sizes: Mapping[str, int], threads: int = 1
     ) -> BenchCase:
         """The case of a graph as it was read; UsageError for a precision that there is not."""
-        if precision not in PRECISIONS:
-            raise UsageError(f"precision = {precision!r}", expected="one of " + ", ".join(PRECISIONS))
+        check_precision(precision)
         static = static_plan(plain_plan(graph), sizing_of(graph).near(sizes) or sizes).graph
         narrow = static if precision in ("float32", "tf32") else narrowed(static, DType.of(precision))
         return BenchCase(name, static, narrow, device, precision, threads)

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.bench.case import BenchCase, HardwareLimits
+from eqsat.bench.case import FORMS, BenchCase, HardwareLimits
 from eqsat.bench.contender import Contender, Loaded
 from eqsat.bench.jax_peer import JaxPeer
-from eqsat.bench.ours import FORMS, OnnxRuntimePeer, Ours
+from eqsat.bench.ours import OnnxRuntimePeer, Ours
 from eqsat.bench.torch_peers import TorchPeer
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, EqsatError

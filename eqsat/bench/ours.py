@@ -23,9 +23,6 @@ from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.session import SessionBackend
 
-#: Parts that are optimised, by the name they are shown under.
-FORMS = ("joint", "one after the other", "graph only", "layout only", "unoptimised")
-
 #: Options that leave out the other parts, for a form that optimises one part.
 _PARTS: Mapping[str, Mapping[str, Any]] = {"graph only": {"layouts": "row"}, "layout only": {"rules": ()}}
 
@@ -92,7 +89,7 @@ class Ours:
     def _by(self, case: BenchCase, graph: Graph, **more: Any) -> Result:
         return optimize(
             graph,
-            device=case.device.name,
+            device=case.device,
             precision="tf32" if case.tf32 else "exact",
             table=self.table,
             threads=case.threads,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,11 @@ from eqsat.errors import UsageError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.sizes.buckets import Bucket, Buckets
 from eqsat.language.terms.graph import Graph
+from eqsat.report.report import Report
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
+from eqsat.system.markup import html_block, html_listing
 
 if TYPE_CHECKING:
     from onnx import ModelProto
@@ -125,6 +127,16 @@ class BucketedResult(Result):
             lines.append(f"{'; '.join(map(_named, buckets))}: {result.report.kept}{told}")
         return "\n".join([*lines, "", f"the largest, {_named(list(self.results)[-1])}:", str(self.report)])
 
+    def _repr_html_(self) -> str:
+        rows = (
+            ("; ".join(map(_named, buckets)), result.report.kept, *_gains(result.report))
+            for buckets, result in self.choices.items()
+        )
+        columns = ("buckets", "kept", "predicted new/old", "measured new/old", "at most (95 %)")
+        title = f"{len(self.results)} buckets"
+        table = html_listing(title, "different choice", columns, rows, len(self.choices))
+        return f"{table}{html_block(f'the largest, {_named(list(self.results)[-1])}:')}{self.report._repr_html_()}"
+
     def json(self) -> str:
         """The reports of all buckets as JSON text: a list with the sizes and the report of each."""
         rows = [{"bucket": dict(bucket), "report": r.report.to_json()} for bucket, r in self.results.items()]
@@ -162,3 +174,10 @@ def _named(bucket: Bucket) -> str:
     'batch=4,length=128'
     """
     return ",".join(f"{name}={size}" for name, size in bucket)
+
+
+def _gains(report: Report) -> Iterator[str]:
+    """New over old of a report: the cost, the time, and the upper bound of that."""
+    cost = report.cost_after / report.cost_before if report.cost_before else None
+    for ratio in (cost, report.measured_ratio, report.measured_bound):
+        yield "" if ratio is None else f"{ratio:.3f}"

@@ -4,36 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import click
 
+from eqsat.commands.choices import names
 from eqsat.errors import UsageError
 
 _UNITS = {"ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-
-@dataclass
-class CommandState:
-    """State of a whole run of the command line."""
-
-    debug: bool = False
-
-
-def _set_debug(context: click.Context, _parameter: click.Parameter, value: bool) -> None:
-    if value:
-        context.ensure_object(CommandState).debug = True
-
-
-def debug_option(command: Command) -> Command:
-    """Adds --debug, which shows the traceback of an error."""
-    option = click.option(
-        "--debug", is_flag=True, expose_value=False, callback=_set_debug, is_eager=True, help="Show tracebacks."
-    )
-    return option(command)
 
 
 def _import(_context: click.Context, _parameter: click.Parameter, sources: tuple[str, ...]) -> None:
@@ -129,18 +109,6 @@ def limit(text: str) -> tuple[str, str]:
     return term.strip(), most.strip()
 
 
-def names(text: str) -> list[str]:
-    """Names separated by commas.
-
-    >>> names("logits, hidden")
-    ['logits', 'hidden']
-    """
-    parts = [name.strip() for name in text.split(",") if name.strip()]
-    if not parts:
-        raise ValueError("no name given; expected names separated by commas")
-    return parts
-
-
 def once(pairs: Sequence[tuple[str, str]], option: str) -> dict[str, str]:
     """Amounts by term of an option that may be repeated; UsageError for a term that is given twice.
 
@@ -192,6 +160,4 @@ DURATION = Parsed(duration, "duration")
 SIZE = Parsed(size, "name=number")
 SIZES = Parsed(sizes, "name=number,…")
 BUCKET = Parsed(bucket, "name=number,…")
-WEIGHT = Parsed(weight, "term[=weight]")
-LIMIT = Parsed(limit, "term=amount")
 NAMES = Parsed(names, "name,…")

@@ -7,23 +7,56 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
 
-from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
-from eqsat.commands.display import console, count_bar, interruptible
-from eqsat.errors import EqsatError, UsageError
+from eqsat.commands.arguments import DURATION, NAMES, SIZE
+from eqsat.commands.choices import DEVICE, SomeOf
+from eqsat.commands.display import count_bar, interruptible
+from eqsat.commands.output import console, output_options
+from eqsat.errors import EqsatError, UsageError, nearest
+from eqsat.language.onnx.files.access import check_model_file
 from eqsat.report.units import duration
 from eqsat.runtime.threads import check_threads
-from eqsat.system.files import write_text
+from eqsat.system.files import unreadable, write_text
 
 if TYPE_CHECKING:
     from eqsat.bench.comparison import Comparison
     from eqsat.costs.devices.device import Device
 
 _FILE = click.Path(path_type=Path)
+
+
+def _precisions() -> Sequence[str]:
+    from eqsat.bench.case import PRECISIONS
+
+    return PRECISIONS
+
+
+def _form_names() -> Sequence[str]:
+    from eqsat.bench.case import FORMS
+
+    return ("all", *FORMS)
+
+
+def _check_precision(_name: str, given: Any) -> None:
+    from eqsat.bench.case import check_precision
+
+    check_precision(given)
+
+
+def _check_form(_name: str, given: Any) -> None:
+    from eqsat.bench.case import FORMS
+
+    if given not in FORMS:
+        raise UsageError(
+            f"--forms {given}", expected="all, or some of " + ", ".join(FORMS), remedy=nearest(given, FORMS)
+        )
+
+
+PRECISIONS, FORMS = SomeOf(_precisions, _check_precision), SomeOf(_form_names, _check_form)
 
 
 @dataclass(frozen=True)
@@ -64,11 +97,13 @@ class Contest:
 @click.command()
 @click.argument("given", metavar="[MODEL.onnx]...", nargs=-1, type=_FILE)
 @click.option("--models", type=NAMES, multiple=True, help="Models, separated by commas, besides the arguments.")
-@click.option("--device", default="onnxruntime-cpu", show_default=True, help="Device; cuda is the GPU of this machine.")
 @click.option(
-    "--precision", type=NAMES, default="float32", show_default=True, help="float32, tf32, float16 or bfloat16."
+    "--device", type=DEVICE, default="onnxruntime-cpu", show_default=True, help="Device; cuda is the GPU here."
 )
-@click.option("--forms", type=NAMES, default="all", show_default=True, help="Forms of eqsat: joint, graph only …")
+@click.option(
+    "--precision", type=PRECISIONS, default="float32", show_default=True, help="Element types, or tf32 for products."
+)
+@click.option("--forms", type=FORMS, default="all", show_default=True, help="Parts of eqsat that are optimised.")
 @click.option("--size", "sizes", type=SIZE, multiple=True, help="Size of a named dim; may be repeated.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads on a CPU.")
 @click.option("--rounds", type=int, default=100, show_default=True, help="Most rounds of all contenders.")
@@ -76,7 +111,7 @@ class Contest:
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Time limit of each optimisation.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare outputs with float64 on the CPU.")
 @click.option("--results", metavar="FOLDER", type=_FILE, help="Write a summary and all samples there, as JSON.")
-@debug_option
+@output_options
 def bench(
     given: tuple[Path, ...],
     models: tuple[list[str], ...],
@@ -101,6 +136,8 @@ def bench(
     if not paths:
         raise UsageError("no model", expected="one or more ONNX files", remedy="eqsat bench MODEL.onnx")
     check_threads(threads)
+    if all(unreadable(path) for path in paths):
+        check_model_file(paths[0])
     run = Contest(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
     done: list[Comparison] = []
     failed: list[tuple[str, str]] = []
@@ -127,22 +164,15 @@ def bench(
 
 
 def _device(name: str) -> Device:
-    from eqsat.costs.devices.device import Device
-    from eqsat.costs.measuring.gpu import present
-    from eqsat.costs.table.environment import kind_of
+    from eqsat.costs.measuring.gpu import here_for
 
-    return present(name, "run models") if kind_of(name) == "gpu" else Device.of(name)
+    return here_for(name, "run models")
 
 
 def _forms(given: Sequence[str]) -> tuple[str, ...]:
-    from eqsat.bench.ours import FORMS
+    from eqsat.bench.case import FORMS
 
-    if list(given) == ["all"]:
-        return FORMS
-    unknown = next((form for form in given if form not in FORMS), None)
-    if unknown is not None:
-        raise UsageError(f"--forms {unknown}", expected="all, or some of " + ", ".join(FORMS))
-    return tuple(form for form in FORMS if form in given)
+    return FORMS if list(given) == ["all"] else tuple(form for form in FORMS if form in given)
 
 
 def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Sequence[tuple[str, str]]) -> None:
@@ -153,7 +183,7 @@ def _write(folder: Path, device: Device, done: Sequence[Comparison], failed: Seq
     folder.mkdir(parents=True, exist_ok=True)
     about = {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
-        "environment": asdict(Environment.current(device.name)),
+        "environment": asdict(Environment.current(device)),
         "versions": _versions(),
         "device": {"name": device.name, "source": device.source},
     }

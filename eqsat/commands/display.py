@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
+    ProgressColumn,
     SpinnerColumn,
     TaskID,
     TextColumn,
@@ -20,30 +21,49 @@ from rich.progress import (
 )
 from rich.progress import Progress as Bar
 
-from eqsat.report.report import PHASES, WIDTH, Progress
+from eqsat.commands.output import PhaseLog, current_state
+from eqsat.report.progress import PHASES, Progress
 from eqsat.report.units import duration, integer, percent
 from eqsat.system import interrupts
-from eqsat.system.terminal import Terminal, standard_error
+from eqsat.system.terminal import standard_error
 
 Item = TypeVar("Item")
 
 _STOPPING = b"\nstopping: writing the best so far; press Ctrl-C again to abort\n"
 
 
-def console() -> Console:
-    """Standard output, as wide as a report where it is no terminal."""
-    terminal = Terminal()
-    if not terminal.is_terminal:
-        terminal.width = WIDTH
-    return terminal
+def _is_watched(console: Console) -> bool:
+    return console.is_terminal and current_state().verbosity >= 0
 
 
-def count_bar() -> Bar:
-    """A bar on standard error for work that can be counted; nothing where no one watches."""
+@contextmanager
+def count_bar() -> Iterator[Bar]:
+    """A bar on standard error for work that can be counted; nothing where no one watches, but for --verbose."""
     err = standard_error()
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    return Bar(*columns, *times, console=err, transient=True, disable=not err.is_terminal)
+    with _LoggedBar(*columns, *times, console=err, transient=True, disable=not _is_watched(err)) as bar:
+        yield bar
+    bar.phases.end()
+
+
+class _LoggedBar(Bar):
+    """A bar whose descriptions are phases to the log of a command."""
+
+    def __init__(self, *columns: ProgressColumn, console: Console, transient: bool, disable: bool) -> None:
+        super().__init__(*columns, console=console, transient=transient, disable=disable)
+        self.phases = PhaseLog(lambda line: console.print(line, soft_wrap=True))
+
+    def add_task(self, description: str, *given: Any, **more: Any) -> TaskID:
+        """Show another task."""
+        self.phases.tell(description)
+        return super().add_task(description, *given, **more)
+
+    def update(self, task_id: TaskID, *, description: str | None = None, **more: Any) -> None:
+        """Show how far a task is."""
+        if description is not None:
+            self.phases.tell(description)
+        super().update(task_id, description=description, **more)
 
 
 @contextmanager
@@ -71,7 +91,10 @@ def followed(items: Iterable[Item], stage: str, total: int) -> Iterator[Item]:
 
 @contextmanager
 def progress_bar(console: Console) -> Iterator[Callable[[Progress], None]]:
-    """A bar that follows an optimisation: its phase, e-nodes, best cost and gap; nothing where no one watches."""
+    """A bar that follows an optimisation: its phase, e-nodes, best cost and gap; nothing where no one watches.
+
+    With --verbose, phases are told as they end.
+    """
     bar = Bar(
         SpinnerColumn(),
         TextColumn("{task.description:<8}", markup=False),
@@ -80,8 +103,9 @@ def progress_bar(console: Console) -> Iterator[Callable[[Progress], None]]:
         TimeElapsedColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
+        disable=not _is_watched(console),
     )
+    log = PhaseLog(lambda line: console.print(line, soft_wrap=True))
     with bar:
         task = bar.add_task(PHASES[0], total=len(PHASES), state="")
         known = Progress(PHASES[0])
@@ -91,9 +115,11 @@ def progress_bar(console: Console) -> Iterator[Callable[[Progress], None]]:
             nonlocal known
             known = _joined(known, progress)
             begun.add(known.phase)
+            log.tell(known.phase, "" if known == Progress(known.phase, nodes=known.nodes) else describe(known))
             bar.update(task, description=known.phase, completed=len(begun) - 1, state=describe(known))
 
         yield follow
+        log.end()
 
 
 def _joined(known: Progress, news: Progress) -> Progress:

@@ -9,13 +9,16 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import Begun, console, interruptible, progress_bar
+from eqsat.commands.arguments import import_option
+from eqsat.commands.choices import MODEL_FILE
+from eqsat.commands.display import Begun, interruptible, progress_bar
+from eqsat.commands.output import console, output_options
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_there
 from eqsat.errors import UsageError
-from eqsat.report.report import Progress
+from eqsat.report.progress import Progress
 from eqsat.report.units import count, duration, integer
+from eqsat.system.extras import require
 from eqsat.system.terminal import standard_error
 
 #: Rules and changes that are printed.
@@ -23,7 +26,7 @@ _RULES, _CHANGES = 15, 12
 
 
 @click.command()
-@click.argument("model", metavar="IN.onnx", type=FILE)
+@click.argument("model", metavar="IN.onnx", type=MODEL_FILE)
 @click.option(
     "--html", "page_file", metavar="PAGE.html", type=FILE, help="Write an HTML page of the run, which needs no network."
 )
@@ -32,7 +35,7 @@ _RULES, _CHANGES = 15, 12
 @click.option("--measure", is_flag=True, help="Time the result against the original, as optimize does.")
 @run_options("explore")
 @import_option
-@debug_option
+@output_options
 def explore(
     model: Path,
     page_file: Path | None,
@@ -50,14 +53,16 @@ def explore(
     if opens and page_file is None:
         raise UsageError("--open without a page", expected="--html PAGE.html with it")
     if page_file is not None:
+        require("igraph")
         data = data_files(model) if is_there(page_file) else ()
         check_target(page_file, [model, *data, *options["rules"]])
+    arguments = run_arguments(options, "explore")
     begun = Begun()
     with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
         follow = begun.following(show)
         from eqsat.explorer.explorer import explore as run
 
-        explorer = run(model, **run_arguments(options, "explore"), progress=follow, should_stop=should_stop)
+        explorer = run(model, **arguments, progress=follow, should_stop=should_stop)
         growth = explorer.grow()
         result = explorer.optimize(measure=measure)
         forms = [explorer.eclass(name) for name in tensors]

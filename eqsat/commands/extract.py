@@ -8,32 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.commands.arguments import DURATION, debug_option
-from eqsat.commands.display import console, interruptible, progress_bar
+from eqsat.commands.arguments import DURATION
+from eqsat.commands.choices import EXTRACTOR
+from eqsat.commands.display import interruptible, progress_bar
+from eqsat.commands.output import JSON_FILE, STDOUT, console, output_options, write_json
 from eqsat.commands.targets import check_target
-from eqsat.errors import printable
-from eqsat.report.report import Progress
+from eqsat.report.progress import Progress
 from eqsat.report.units import count, percent
-from eqsat.system.files import write_text
 from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
     from eqsat.extract import Problem, Solution
 
 _FILE = click.Path(path_type=Path)
-_STDOUT = Path("-")
 
 
 @click.command()
 @click.argument("egraph", metavar="FILE.json", type=_FILE)
-@click.option("--extractor", default="ilp", show_default=True, help="Extractor: ilp, greedy or backtracking.")
+@click.option("--extractor", type=EXTRACTOR, default="ilp", show_default=True, help="Way to choose.")
 @click.option("--alpha", type=float, help="Factor by which backtracking may exceed the best cost; 1.05 if left out.")
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Time limit of the search.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the search.")
 @click.option(
-    "--json", "target", metavar="OUT", type=_FILE, help="Write JSON there, with the chosen e-nodes; - prints it."
+    "--json", "target", metavar="OUT", type=JSON_FILE, help="Write JSON there, with the chosen e-nodes; - prints it."
 )
-@debug_option
+@output_options
 def extract(
     egraph: Path, extractor: str, alpha: float | None, time_limit: float, seed: int, target: Path | None
 ) -> None:
@@ -43,7 +42,7 @@ def extract(
     search ended (optimal, time_limit, interrupted, or heuristic for one that came to its own end) and its seconds.
     Ctrl-C ends the search with the best so far.
     """
-    if target not in (None, _STDOUT):
+    if target not in (None, STDOUT):
         check_target(target, [egraph])
     from eqsat.extract import solve
     from eqsat.extract.problem.gym import read_gym
@@ -63,16 +62,13 @@ def extract(
             alpha=alpha,
         )
     text = json.dumps(_found(problem, solution, extractor), indent=2) + "\n"
-    if target == _STDOUT:
-        click.echo(printable(text), nl=False)
-        return
-    out = console()
+    out = console(target)
     out.print(
         f"{solution.status}: cost {solution.cost:g}, bound {solution.lower_bound:g}, gap {percent(solution.gap)}, "
         f"{count(len(solution.chosen), 'e-node')} of {size}, {solution.seconds:.2f} s"
     )
     if target is not None:
-        write_text(target, text)
+        write_json(target, text)
         out.print(f"wrote {target}", soft_wrap=True)
 
 

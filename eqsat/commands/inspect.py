@@ -11,17 +11,18 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from eqsat.commands.arguments import SIZE, debug_option
-from eqsat.commands.display import console
+from eqsat.commands.arguments import SIZE
 from eqsat.commands.opaque import Listing, joined, listing, print_listing
+from eqsat.commands.output import PrintsJson, console, debug_option
 from eqsat.errors import EqsatError, printable
+from eqsat.language.onnx.files.access import check_model_file
 from eqsat.report.units import count, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.language.terms.graph import Graph
 
 
-@click.command()
+@click.command(cls=PrintsJson)
 @click.argument("models", metavar="IN.onnx...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--size", "sizes", type=SIZE, multiple=True, help="Size of a named dim; may be repeated.")
 @click.option("--nodes", "show_nodes", is_flag=True, help="List every node with the types of its results.")
@@ -37,14 +38,15 @@ def inspect(
     operators have no counterpart here, how many nodes that is, and the reason of each; a model that cannot be read is
     named, the others are listed, and the exit code is 2.
     """
-    from eqsat.language.onnx.read.importer import load
-
     if only_opaque:
         if sizes or show_nodes:
             raise click.UsageError("--opaque lists operators by their number, with which --size and --nodes do not go.")
         return _opaque(models, as_json)
     if len(models) > 1:
         raise click.UsageError(f"{len(models)} models, and one is shown at a time; several go with --opaque.")
+    check_model_file(models[0])
+    from eqsat.language.onnx.read.importer import load
+
     summary = inspection(load(models[0]), dict(sizes))
     if as_json:
         click.echo(printable(json.dumps(summary, indent=2, ensure_ascii=False)))

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from eqsat.commands.arguments import CommandState, debug_option, import_option
-from eqsat.commands.display import Begun, console, interruptible, progress_bar
+from eqsat.commands.arguments import import_option
+from eqsat.commands.choices import MODEL_FILE
+from eqsat.commands.display import Begun, interruptible, progress_bar
+from eqsat.commands.output import JSON_FILE, STDOUT, CommandState, console, output_options, write_json
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
 from eqsat.errors import EqsatError, UsageError
 from eqsat.language.onnx.files.placement import data_place
-from eqsat.report.report import Progress
-from eqsat.system.files import write_text
+from eqsat.report.progress import Progress
+from eqsat.system.extras import require
 from eqsat.system.terminal import standard_error
 
 if TYPE_CHECKING:
@@ -30,14 +32,16 @@ FAILED = 3
 
 
 @click.command()
-@click.argument("model", metavar="IN.onnx", type=FILE)
+@click.argument("model", metavar="IN.onnx", type=MODEL_FILE)
 @click.option("-o", "--output", "target", metavar="OUT.onnx", type=FILE, required=True, help="The file to write.")
 @run_options("optimize")
 @click.option("--no-measure", is_flag=True, help="Do not time the result against the original.")
-@click.option("--json", "report_file", metavar="REPORT.json", type=FILE, help="Write the report there, as JSON.")
+@click.option(
+    "--json", "report_file", metavar="REPORT.json", type=JSON_FILE, help="Write the report as JSON; - prints it."
+)
 @click.option("--html", "page_file", metavar="PAGE.html", type=FILE, help="Write an HTML page of this run there.")
 @import_option
-@debug_option
+@output_options
 def optimize(
     model: Path,
     target: Path,
@@ -53,15 +57,18 @@ def optimize(
     written, and it is the original where nothing is measured to be faster, or where the run failed: the report says
     how, and the exit code is 3.
     """
-    from eqsat.buckets.result import BucketedResult
-
+    if options["buckets"] and page_file is not None:
+        raise UsageError("--bucket and --html", expected="one of the two: a page shows one choice")
+    if page_file is not None:
+        require("igraph")
+    _check_files(model, target, None if report_file == STDOUT else report_file, page_file, options["rules"])
+    arguments = run_arguments(options, "optimize")
     begun = Begun()
     with interruptible(begun) as should_stop, progress_bar(standard_error()) as show:
         follow = begun.following(show)
-        if options["buckets"] and page_file is not None:
-            raise UsageError("--bucket and --html", expected="one of the two: a page shows one choice")
-        _check_files(model, target, report_file, page_file, options["rules"])
-        given = {**run_arguments(options, "optimize"), "progress": follow, "should_stop": should_stop}
+        from eqsat.buckets.result import BucketedResult
+
+        given = {**arguments, "progress": follow, "should_stop": should_stop}
         result, page = _optimised(model, given, not no_measure, page_file is not None)
         follow(Progress("write", detail=str(target)))
         start = time.perf_counter()
@@ -71,8 +78,8 @@ def optimize(
         if page_file is not None and page is not None:
             page(page_file)
     if report_file is not None:
-        write_text(report_file, result.json() if isinstance(result, BucketedResult) else report.json())
-    out = console()
+        write_json(report_file, result.json() if isinstance(result, BucketedResult) else report.json())
+    out = console(report_file)
     if isinstance(result, BucketedResult):
         out.print(repr(result), soft_wrap=True, markup=False)
     else:

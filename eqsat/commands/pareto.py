@@ -8,24 +8,25 @@ from typing import Any
 
 import click
 
-from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import Begun, console, interruptible, progress_bar
+from eqsat.commands.arguments import import_option
+from eqsat.commands.choices import MODEL_FILE, TERM
+from eqsat.commands.display import Begun, interruptible, progress_bar
+from eqsat.commands.output import JSON_FILE, STDOUT, console, output_options, write_json
 from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target
 from eqsat.errors import ExtractionError
-from eqsat.system.files import write_text
 from eqsat.system.terminal import standard_error
 
 
 @click.command()
-@click.argument("model", metavar="IN.onnx", type=FILE)
-@click.option("-x", default="time", show_default=True, help="The first term.")
-@click.option("-y", default="peak_memory", show_default=True, help="The second term.")
+@click.argument("model", metavar="IN.onnx", type=MODEL_FILE)
+@click.option("-x", type=TERM, default="time", show_default=True, help="The first term.")
+@click.option("-y", type=TERM, default="peak_memory", show_default=True, help="The second term.")
 @run_options("pareto")
 @click.option("--plot", "plot_file", metavar="OUT.png", type=FILE, help="Draw the front there: .png, .svg or .pdf.")
-@click.option("--json", "json_file", metavar="OUT.json", type=FILE, help="Write the points there, as JSON.")
+@click.option("--json", "json_file", metavar="OUT.json", type=JSON_FILE, help="Write the points as JSON; - prints it.")
 @import_option
-@debug_option
+@output_options
 def pareto(
     model: Path,
     x: str,
@@ -36,12 +37,17 @@ def pareto(
 ) -> None:
     """Print the Pareto front of two terms over all graphs that rules prove equal to IN.onnx.
 
-    Terms are time, flops, bytes, launches, weight_memory, peak_memory and error. Ctrl-C ends the search with the points
+    Ctrl-C ends the search with the points
     found so far; a second Ctrl-C, or one while IN.onnx is read, aborts.
     """
     for target in (plot_file, json_file):
-        if target is not None:
+        if target not in (None, STDOUT):
             check_target(target, [model])
+    arguments = run_arguments(options, "pareto")
+    if plot_file is not None:
+        from eqsat.extract.limited.pareto import check_plot
+
+        check_plot(plot_file)
     from eqsat.frontier import pareto as run
 
     begun = Begun()
@@ -51,7 +57,7 @@ def pareto(
                 model,
                 x,
                 y,
-                **run_arguments(options, "pareto"),
+                **arguments,
                 progress=begun.following(show),
                 should_stop=should_stop,
             )
@@ -62,6 +68,5 @@ def pareto(
     if plot_file is not None:
         frontier.plot(plot_file)
     if json_file is not None:
-        document = {"terms": [x, y], "complete": frontier.front.is_complete, "points": frontier.points}
-        write_text(json_file, json.dumps(document, indent=2) + "\n")
-    console().print(frontier)
+        write_json(json_file, json.dumps(frontier.as_dict(), indent=2) + "\n")
+    console(json_file).print(frontier)

@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
-from eqsat.commands.arguments import BUCKET, DURATION, LIMIT, NAMES, SIZES, WEIGHT, Command, once
+from eqsat.commands.arguments import BUCKET, DURATION, NAMES, SIZES, Command, limit, once, weight
+from eqsat.commands.choices import RULES_FILE, OfTerms, OneOf, SomeOf, check_limit, check_weight
 from eqsat.errors import UsageError
-from eqsat.options.options import Call, default_of, meaning_of, options_of
+from eqsat.options.options import Call, Meaning, Options, default_of, meaning_of, options_of
 
 #: The type of an option that names a file.
 FILE = click.Path(path_type=Path)
@@ -23,12 +24,11 @@ _TYPES: Mapping[str, Any] = {
     "count": int,
     "duration": DURATION,
     "names": NAMES,
-    "layouts": NAMES,
-    "weights": WEIGHT,
-    "limits": LIMIT,
+    "weights": OfTerms(weight, check_weight, "[=WEIGHT]"),
+    "limits": OfTerms(limit, check_limit, "=AMOUNT"),
     "sizes": SIZES,
     "buckets": BUCKET,
-    "files": FILE,
+    "files": RULES_FILE,
 }
 #: Kinds of options that may be repeated.
 _REPEATED = {"weights", "limits", "sizes", "buckets", "files"}
@@ -56,17 +56,28 @@ def _click_option(one: Field[Any], call: Call) -> Callable[[Command], Command]:
     elif meaning.kind in _REPEATED:
         more |= {"type": _TYPES[meaning.kind], "multiple": True}
     else:
-        more["type"] = _TYPES[meaning.kind]
+        more["type"] = _type_of(one.name, meaning)
         if default is not None:
             shown = f"{default:g}s" if meaning.kind == "duration" else default
             more |= {"default": shown, "show_default": True}
     return click.option(meaning.flag, one.name, **more)
 
 
+def _type_of(name: str, meaning: Meaning) -> Any:
+    """The type of an option that is given once."""
+    if meaning.choices is None:
+        return _TYPES[meaning.kind]
+    if meaning.kind == "layouts":
+        return SomeOf(meaning.choices, meaning.check)
+    return OneOf(meaning.choices, meaning.check, ("FILE.json",) if name == "device" else ())
+
+
 def run_arguments(options: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    """The keyword arguments of a call for these options."""
+    """The keyword arguments of a call for these options, checked before anything is imported to run them."""
     kinds = {one.name: meaning_of(one).kind for one in options_of(call)}
-    return {name: _argument(kinds[name], value) for name, value in options.items()}
+    arguments = {name: _argument(kinds[name], value) for name, value in options.items()}
+    Options.of(call, arguments)
+    return arguments
 
 
 def _argument(kind: str, value: Any) -> Any:

@@ -9,7 +9,6 @@ from functools import cached_property
 
 from eqsat.egraph.egraph import CONST, INPUT, PROJECTION, EGraph
 from eqsat.explorer.naming import amount
-from eqsat.explorer.page.markup import html_block
 from eqsat.explorer.pricing import Price, prices
 from eqsat.extract import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
@@ -17,6 +16,7 @@ from eqsat.language.terms.plan import Conversion
 from eqsat.report.finalists import Candidate
 from eqsat.report.parts import Baseline
 from eqsat.report.units import count, duration, percent
+from eqsat.system.markup import html_block
 
 #: A gap that is none but the rounding of sums.
 _ROUNDING = 1e-9

@@ -12,10 +12,11 @@ from eqsat.errors import UsageError
 from eqsat.explorer.choosing import Choice
 from eqsat.explorer.forms import Form, Forms
 from eqsat.explorer.locating import Where
-from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.explorer.view.views import RunView
 from eqsat.report.explanation import Explanation
 from eqsat.report.units import count
+from eqsat.system.markup import html_table
+from eqsat.system.terminal import text_table
 
 _COLUMNS = ("tensor", "was", "is")
 

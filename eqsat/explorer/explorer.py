@@ -18,7 +18,6 @@ from eqsat.explorer.comparing import Best, Diff, Flips, flips
 from eqsat.explorer.forms import Form, Forms
 from eqsat.explorer.growing import Growth
 from eqsat.explorer.locating import Locator, Where
-from eqsat.explorer.page.markup import html_block
 from eqsat.explorer.pricing import Price, change_of
 from eqsat.explorer.session import Session
 from eqsat.explorer.view import tables
@@ -38,6 +37,7 @@ from eqsat.report.units import count
 from eqsat.run import Run
 from eqsat.steps.settings import limits_for
 from eqsat.system.files import write_text
+from eqsat.system.markup import html_block
 
 if TYPE_CHECKING:
     import pandas

@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from eqsat.explorer.naming import amount
-from eqsat.explorer.page.markup import html_table, text_table
+from eqsat.explorer.naming import TREE_COST, TREE_COST_NOTE, amount
 from eqsat.explorer.view.views import ClassView, FormView
 from eqsat.report.units import count
+from eqsat.system.markup import html_table
+from eqsat.system.terminal import text_table
 
-_COLUMNS = ("", "form", "cost", "with what it needs", "held as", "by rule")
+_COLUMNS = ("", "form", "cost", TREE_COST, "held as", "by rule")
 
 
 @dataclass(frozen=True)
 class Form:
     """One form of a tensor: an operator over e-classes, written as a term in `text`.
 
-    `cost` is that of running it, `total` with the cheapest tree below it, both in units of the objective (seconds for
-    time), None where it does not run; `states` say how its operands and result are held in its cheapest way, "" where
-    all is row-major.
+    `cost` is that of running it, `total` its tree cost: with the cheapest forms below it, shared parts counted each
+    time, which the choice counts once. Both are in units of the objective (seconds for time), None where it does not
+    run; `states` say how its operands and result are held in its cheapest way, "" where all is row-major.
     """
 
     eclass: int
@@ -71,6 +72,11 @@ class Form:
     def __str__(self) -> str:
         return self.text
 
+    def __repr__(self) -> str:
+        marks, text, own, total, states, rule = self.row()
+        facts = (own and f"cost {own}", total and f"{TREE_COST} {total}", states, rule and f"by {rule}", marks)
+        return ", ".join(filter(None, (text, *facts)))
+
 
 @dataclass(frozen=True)
 class Forms:
@@ -114,10 +120,15 @@ class Forms:
         return self.forms[index]
 
     def __str__(self) -> str:
-        return text_table(self.title, _COLUMNS, [form.row() for form in self.forms])
+        return text_table(self._caption, _COLUMNS, [form.row() for form in self.forms])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         marked = [index for index, form in enumerate(self.forms) if form.chosen]
-        return html_table(self.title, _COLUMNS, [form.row() for form in self.forms], marked)
+        return html_table(self._caption, _COLUMNS, [form.row() for form in self.forms], marked)
+
+    @property
+    def _caption(self) -> str:
+        """The title; where forms have operands, with a line that says how the tree cost counts them."""
+        return f"{self.title}\n{TREE_COST_NOTE}" if any(form.view.operands for form in self.forms) else self.title

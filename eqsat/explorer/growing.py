@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.egraph.saturation import SaturationStep
-from eqsat.explorer.page.markup import html_table, text_table
 from eqsat.report.units import count, duration
+from eqsat.system.markup import html_table
+from eqsat.system.terminal import text_table
 
 #: Places and reasons that one row of a table names.
 _PLACES, _REASONS = 4, 2

@@ -15,6 +15,9 @@ from eqsat.report.units import duration
 
 #: Operators of an e-graph that are none of a program, as they are shown.
 _SHOWN = {CONST: "constant", PROJECTION: "result"}
+#: The column of the cost of a form with the cheapest tree below it, and how that differs from the cost of a choice.
+TREE_COST = "tree cost"
+TREE_COST_NOTE = "tree cost: with the cheapest operands, shared parts counted each time; the choice counts them once"
 
 
 def shown_operator(snapshot: Snapshot, node: SnapshotNode) -> str:

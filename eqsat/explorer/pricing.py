@@ -36,11 +36,11 @@ class Repriced:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """The price of an e-node: as a kernel of its own, and with the cheapest tree below it.
+    """The price of an e-node: as a kernel of its own, and as the root of its cheapest tree.
 
-    Both are in units of the objective; None where it cannot run by itself, or not at all. `seconds` are those of
-    running it whatever the objective is. `estimated` is True where a roofline says so and no measurement; `states` are
-    those of operands and result in its cheapest way.
+    A tree counts shared parts each time. Both are in units of the objective; None where it cannot run by itself, or not
+    at all. `seconds` are those of running it whatever the objective is. `estimated` is True where a roofline says so
+    and no measurement; `states` are those of operands and result in its cheapest way.
     """
 
     own: float | None = None

@@ -207,6 +207,7 @@ class Session:
         Where that fails, the original is the result, and its report has the failure.
         """
         run = self._choosing()
+        run = replace(run, settings=replace(run.settings, options=replace(run.settings.options, measure=measure)))
         as_it_was = replace(run, settings=self.run.settings)
         run.log.warnings += [f"costs were changed: {change.text}" for change in self.changes]
         run.settings.deadline.begin()

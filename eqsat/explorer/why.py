@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from eqsat.egraph.explain import CONGRUENCE, Explainer, ProofStep
 from eqsat.egraph.notation import Notation
-from eqsat.explorer.page.markup import html_block
 from eqsat.report.units import count
+from eqsat.system.markup import html_block
 
 
 @dataclass(frozen=True, slots=True)

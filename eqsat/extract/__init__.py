@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Protocol
+from typing import Protocol, cast
 
-from eqsat.errors import UsageError
+from eqsat.errors import UsageError, nearest
 from eqsat.extract.limited.bounded import solve_limited, solve_priced
 from eqsat.extract.problem.limits import PEAK, Limit, Memory
 from eqsat.extract.problem.problem import Problem
@@ -17,8 +17,21 @@ from eqsat.extract.solvers.backtracking import ALPHA, solve_backtracking
 from eqsat.extract.solvers.greedy import greedy
 from eqsat.extract.solvers.ilp import solve_ilp
 from eqsat.system.deadline import Deadline
+from eqsat.system.plugins import Registry
 
-__all__ = ["EXTRACTORS", "PEAK", "Conversion", "Extractor", "Limit", "Memory", "Node", "Problem", "Solution", "solve"]
+__all__ = [
+    "EXTRACTORS",
+    "PEAK",
+    "Conversion",
+    "Extractor",
+    "Limit",
+    "Memory",
+    "Node",
+    "Problem",
+    "Solution",
+    "extractor_of",
+    "solve",
+]
 
 
 class Extractor(Protocol):
@@ -45,7 +58,27 @@ def _greedy(problem: Problem, *, progress: Callable[[float, float], None] | None
     return solution
 
 
-EXTRACTORS: dict[str, Extractor] = {"ilp": solve_ilp, "greedy": _greedy, "backtracking": solve_backtracking}
+def _checked(name: str, given: object) -> Extractor:
+    if not callable(given):
+        raise UsageError(f"{given!r} is no extractor", expected="a function as eqsat.extract.Extractor has it")
+    return cast(Extractor, given)
+
+
+#: Every extractor by name; those of other packages are entry points of "eqsat.extractors".
+EXTRACTORS: Registry[Extractor] = Registry(
+    "eqsat.extractors", {"ilp": solve_ilp, "greedy": _greedy, "backtracking": solve_backtracking}, _checked
+)
+
+
+def extractor_of(name: str) -> Extractor:
+    """The extractor of a name; UsageError for one that there is not."""
+    if not isinstance(name, str) or name not in EXTRACTORS:
+        raise UsageError(
+            f"no extractor {name!r}",
+            expected="one of " + ", ".join(sorted(EXTRACTORS)),
+            remedy=nearest(name, EXTRACTORS),
+        )
+    return EXTRACTORS[name]
 
 
 def solve(
@@ -61,7 +94,7 @@ def solve(
     start: Collection[int] | None = None,
     known: Sequence[Solution] = (),
 ) -> Solution:
-    """The cheapest choice of e-nodes that `extractor` finds: "ilp", "greedy" or "backtracking".
+    """The cheapest choice of e-nodes that `extractor` finds: "ilp", "greedy", "backtracking", or one of a plug-in.
 
     `time_limit` is in seconds, or a deadline; the search also ends within `relative_gap` of the optimum, when
     `should_stop()` returns True, and at Ctrl-C: each returns the best choice found. `progress(best_cost, lower_bound)`
@@ -75,13 +108,11 @@ def solve(
     >>> solve(Problem([dear, cheap], roots=[(0, 0)])).chosen
     {(0, 0): 1}
     """
-    if extractor not in EXTRACTORS:
-        raise UsageError(f"no extractor {extractor!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
+    run = extractor_of(extractor)
     if not isinstance(time_limit, Deadline) and not time_limit >= 0:
         raise UsageError(f"time_limit={time_limit!r}", expected="seconds, 0 or more")
     if not 0 <= relative_gap < 1:
         raise UsageError(f"relative_gap={relative_gap!r}", expected="a fraction from 0 to 1")
-    run = EXTRACTORS[extractor]
     if extractor == "backtracking":
         run = partial(solve_backtracking, start=start, alpha=ALPHA if alpha is None else alpha)
     elif alpha is not None or start is not None:

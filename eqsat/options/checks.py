@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from numbers import Integral, Real
-from typing import TYPE_CHECKING, Any, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 
-from eqsat.errors import CALLERS_NOTE, UsageError
+from eqsat.errors import CALLERS_NOTE, UsageError, nearest
 
 if TYPE_CHECKING:
+    from eqsat.costs.devices.device import DeviceArgument
+    from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.costs.table.table import CostTable
     from eqsat.language.sizes.buckets import Buckets
     from eqsat.language.terms.state import State
@@ -23,10 +25,13 @@ def anything(_name: str, given: Any) -> Any:
     return given
 
 
-def name(name: str, given: Any) -> str:
-    """A name."""
-    if not isinstance(given, str):
-        raise UsageError(f"{name} = {given!r}", expected="a name")
+def device(name: str, given: Any) -> DeviceArgument:
+    """A device, by its name, by the path of its file, or itself; CostError for one that there is not."""
+    from eqsat.costs.devices.device import Device
+
+    if not isinstance(given, str | os.PathLike | Device):
+        raise UsageError(f"{name} = {given!r}", expected="the name of a device, or the path of its file")
+    Device.of(given)
     return given
 
 
@@ -95,18 +100,57 @@ def over_sizes(name: str, given: Any) -> Any:
     """A way to weigh sizes against each other."""
     from eqsat.runtime.examples import OverSizes
 
-    if given not in get_args(OverSizes):
-        raise UsageError(f"{name} = {given!r}", expected="'sum' or 'worst'")
+    known = get_args(OverSizes)
+    if given not in known:
+        raise UsageError(f"{name} = {given!r}", expected=" or ".join(map(repr, known)), remedy=nearest(given, known))
+    return given
+
+
+def term(_name: str, given: Any) -> str:
+    """A term of costs."""
+    from eqsat.costs.model.amounts import check_term
+
+    check_term(given)
+    return str(given)
+
+
+def precision(_name: str, given: Any) -> str | PrecisionPolicy:
+    """A policy of precision, or the name of one."""
+    from eqsat.costs.kernels.precision import policy
+
+    policy(given)
+    return cast("str | PrecisionPolicy", given)
+
+
+def layouts(name: str, given: Any) -> Any:
+    """Names of layouts, or "auto"."""
+    from eqsat.language.terms.state import check_layouts
+
+    if isinstance(given, str):
+        given_names: Sequence[str] = () if given == "auto" else (given,)
+    elif isinstance(given, Sequence):
+        given_names = given
+    else:
+        raise UsageError(f"{name} = {given!r}", expected="'auto', or names of layouts such as ('row', 'column')")
+    check_layouts(tuple(given_names))
+    return given
+
+
+def objective(_name: str, given: Any) -> Any:
+    """Weights of terms, None for time alone."""
+    from eqsat.costs.model.cost import check_objective
+
+    if given is not None:
+        check_objective(given)
     return given
 
 
 def extractor(_name: str, given: Any) -> str:
     """The name of an extractor."""
-    from eqsat.extract import EXTRACTORS
+    from eqsat.extract import extractor_of
 
-    if not isinstance(given, str) or given not in EXTRACTORS:
-        raise UsageError(f"no extractor {given!r}", expected="one of " + ", ".join(sorted(EXTRACTORS)))
-    return given
+    extractor_of(given)
+    return str(given)
 
 
 def alpha(name: str, given: Any) -> float | None:
@@ -124,6 +168,14 @@ def extractor_reads_alpha(extractor: str, alpha: float | None) -> None:
             expected="alpha for the search that reads it",
             remedy="leave it out, or pass extractor='backtracking'",
         )
+
+
+def device_has_layouts(given: DeviceArgument, names: str | Sequence[str]) -> None:
+    """UsageError for a layout that a device has no kernels for."""
+    from eqsat.costs.devices.device import Device
+
+    device = Device.of(given)
+    layouts_of(names, device.layouts, device.name)
 
 
 def called(name: str, given: Called | None) -> Called | None:
@@ -154,9 +206,11 @@ def outputs(name: str, given: Any) -> Sequence[str] | None:
 
 def table(name: str, given: Any) -> Any:
     """A table, the path of one, or None for the user's own."""
+    if given is None or isinstance(given, str | os.PathLike):
+        return given
     from eqsat.costs.table.table import CostTable
 
-    if given is not None and not isinstance(given, CostTable | str | os.PathLike):
+    if not isinstance(given, CostTable):
         raise UsageError(f"{name} = {given!r}", expected="a CostTable, or the path of one")
     return given
 
@@ -170,9 +224,9 @@ def opened_table(given: CostTable | str | os.PathLike[str] | None) -> CostTable:
 
 def limits(name: str, given: Mapping[str, float | str] | None) -> dict[str, float]:
     """The most of each term: bytes, seconds or a count."""
+    _check_mapping(name, given, "{'peak_memory': '8 GB', 'launches': 40}")
     from eqsat.costs.model.amounts import amount
 
-    _check_mapping(name, given, "{'peak_memory': '8 GB', 'launches': 40}")
     return {term: amount(term, most) for term, most in (given or {}).items()}
 
 
@@ -197,13 +251,9 @@ def buckets(_name: str, given: Any) -> Buckets | None:
 
 def layouts_of(given: str | Sequence[str], known: tuple[str, ...], device: str) -> tuple[str, ...]:
     """The layouts that values may be held in on a device that has kernels for those `known`; row-major always."""
-    from eqsat.language.terms.state import check_layouts
-
+    layouts("layouts", given)
     if isinstance(given, str):
         given = known if given == "auto" else (given,)
-    if not isinstance(given, Sequence):
-        raise UsageError(f"layouts = {given!r}", expected="'auto', or names of layouts such as ('row', 'column')")
-    check_layouts(tuple(given))
     missing = [name for name in given if name not in known]
     if missing:
         raise UsageError(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
+from eqsat.costs.devices.device import DeviceArgument
 from eqsat.costs.kernels.precision import PrecisionPolicy
 from eqsat.costs.model.asked import CostFunction
 from eqsat.costs.model.model import Objective
@@ -21,7 +22,7 @@ from eqsat.runtime.examples import OverSizes
 class ParetoKeywords(TypedDict, total=False):
     """The keyword arguments of `pareto`."""
 
-    device: str
+    device: DeviceArgument
     limits: Mapping[str, float | str] | None
     layouts: str | Sequence[str]
     precision: str | PrecisionPolicy

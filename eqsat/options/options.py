@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import MISSING, Field, dataclass, field, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
 from eqsat.errors import UsageError
-from eqsat.options import checks
+from eqsat.options import checks, choices
 from eqsat.options.sizes import sizes_of
 
 # A command line reads the options before it knows what to do: nothing heavy is imported here.
 if TYPE_CHECKING:
+    from eqsat.costs.devices.device import DeviceArgument
     from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.costs.model.asked import CostFunction
     from eqsat.costs.model.model import Objective
@@ -37,8 +38,8 @@ class Meaning:
     """The text of an option, the calls that take it, and how it is asked for on a command line.
 
     `text` goes into docstrings, `help` into the help of commands. `since` is the first of `CALLS` that takes it. `flag`
-    is its name on a command line, "" for one that has none there; `kind` is the form of its text there. `defaults` are
-    those of calls that have another default.
+    is its name on a command line, "" for one that has none there; `kind` is the form of its text there.
+    `choices` gives its names where they are a closed set. `defaults` are those of calls that have another default.
     """
 
     check: Callable[[str, Any], Any]
@@ -47,6 +48,7 @@ class Meaning:
     help: str = ""
     flag: str = ""
     kind: str = ""
+    choices: Callable[[], Collection[str]] | None = None
     defaults: Mapping[Call, Any] = field(default_factory=dict)
 
 
@@ -58,9 +60,10 @@ def _meaning(
     help: str = "",
     flag: str = "",
     kind: str = "",
+    choices: Callable[[], Collection[str]] | None = None,
     **defaults: Any,
 ) -> dict[str, Meaning]:
-    return {"meaning": Meaning(check, text, since, help, flag, kind, defaults)}  # type: ignore[arg-type]
+    return {"meaning": Meaning(check, text, since, help, flag, kind, choices, defaults)}  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,25 +73,27 @@ class Options:
     Fields hold options in one form, such as sizes with their weights and limits as numbers.
     """
 
-    device: str = field(
+    device: DeviceArgument = field(
         default="onnxruntime-cpu",
         metadata=_meaning(
-            checks.name,
-            'the device whose costs count, "cuda" for the GPU that is here',
+            checks.device,
+            'the device whose costs count, "cuda" for the GPU that is here, or the path of a file of one\'s own',
             flag="--device",
             help="The device whose costs to minimise.",
+            choices=choices.devices,
         ),
     )
     objective: Objective | None = field(
         default=None,
         metadata=_meaning(
-            checks.anything,
+            checks.objective,
             "the weights of the terms of the cost: time (seconds), flops, bytes, launches, weight_memory and "
             "peak_memory "
             "(bytes), error (relative); time alone if left out",
             since="explore",
             flag="--objective",
             kind="weights",
+            choices=choices.terms,
             help="Term to minimise, with its weight; may be repeated.",
         ),
     )
@@ -107,26 +112,29 @@ class Options:
             'the most of each term, such as {"peak_memory": "8 GB", "launches": 40}',
             flag="--limit",
             kind="limits",
+            choices=choices.terms,
             help="Limit of a term, as launches=40; may be repeated.",
         ),
     )
     layouts: str | Sequence[str] = field(
         default="auto",
         metadata=_meaning(
-            checks.anything,
+            checks.layouts,
             'the layouts that values may be held in, "auto" for all that the device has kernels for',
             flag="--layouts",
             kind="layouts",
             help="Layouts that values may be held in.",
+            choices=choices.layouts,
         ),
     )
     precision: str | PrecisionPolicy = field(
         default="exact",
         metadata=_meaning(
-            checks.anything,
+            checks.precision,
             '"exact", which keeps the model\'s element types, "tf32", "mixed", "float16", "bfloat16", or a policy',
             flag="--precision",
-            help="Policy of precision: exact, tf32, mixed, float16 or bfloat16.",
+            help="Policy of precision.",
+            choices=choices.precisions,
         ),
     )
     boundary: Mapping[str, State] | None = field(
@@ -144,7 +152,8 @@ class Options:
             'the way to choose, "ilp", "greedy" or "backtracking"',
             since="explore",
             flag="--extractor",
-            help="Extractor: ilp, greedy or backtracking.",
+            help="Way to choose among equal graphs.",
+            choices=choices.extractors,
         ),
     )
     alpha: float | None = field(
@@ -239,6 +248,7 @@ class Options:
             since="explore",
             flag="--over-sizes",
             help="Minimise over several sizes the weighted sum of costs, or the worst share of the original's.",
+            choices=choices.over_sizes,
         ),
     )
     buckets: BucketsArgument | None = field(
@@ -338,6 +348,7 @@ class Options:
             raise UsageError(
                 "cost and objective", expected="one of the two: a function stands in place of weights of terms"
             )
+        checks.device_has_layouts(self.device, self.layouts)
         checks.extractor_reads_alpha(self.extractor, self.alpha)
         asked = self.asked_buckets
         if both := sorted(asked.ends.keys() & self.asked_sizes.keys()) if asked else []:

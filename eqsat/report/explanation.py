@@ -7,18 +7,18 @@ import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, TypedDict
 
 from eqsat.moved import FormerDict
 from eqsat.report.units import count, duration
+from eqsat.system.markup import folded, html_block, html_listing
+from eqsat.system.terminal import WIDTH
 
 #: Cause of a change that no rule made: one node in place of several that were the same to begin with.
 SHARED = "shared"
 #: Cause of another change that no rule made: values held in other layouts and precisions, operators run as one kernel,
 #: and the transposes and casts that this spares or takes.
 STATES = "layouts, precisions, kernels"
-#: Columns of the text of an explanation.
-WIDTH = 110
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,20 @@ class Step:
         return f"{rule}: {self.before} = {self.after or '(not recorded)'}"
 
 
+class ChangeRow(TypedDict):
+    """A change as JSON has it."""
+
+    what: str
+    values: list[str]
+    rules: list[str]
+    steps: list[str]
+    nodes: int
+    gaps: int
+    predicted: float | None
+    measured: float | None
+    spread: float | None
+
+
 @dataclass(frozen=True)
 class Change(FormerDict):
     """A part of the graph that is computed in another way, between values that both graphs have.
@@ -77,6 +91,9 @@ class Change(FormerDict):
     save, by the cost model and by timing the part alone, old against new, the median of rounds; None where that is not
     known. `spread` is how far the middle half of the rounds is apart.
     """
+
+    #: The form of a change in JSON.
+    JSON: ClassVar = ChangeRow
 
     values: tuple[str, ...]
     before: Mapping[str, int]
@@ -103,7 +120,7 @@ class Change(FormerDict):
 
     def as_dict(self) -> dict[str, Any]:
         """The change as JSON has it."""
-        return {
+        row: ChangeRow = {
             "what": self.what,
             "values": list(self.values),
             "rules": list(self.rules),
@@ -114,6 +131,7 @@ class Change(FormerDict):
             "measured": self.measured,
             "spread": self.spread,
         }
+        return {**row}
 
     def lines(self) -> Iterator[str]:
         """The change in lines of text; of uses of one rule in a row the first is shown."""
@@ -134,7 +152,7 @@ class Change(FormerDict):
             yield f"  {count(self.gaps, 'pair')} of equal terms without a chain of rules: a gap"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The changes behind a result, with the grounds of every rule used.
 
@@ -159,6 +177,25 @@ class Explanation:
         lines = [line for change in self.changes for line in change.lines()]
         lines.append(f"{self.pairs - self.gaps} of {count(self.pairs, 'pair')} of equal terms explained")
         return "\n".join([*lines, *(["rules:"] if self.grounds else []), *(f"  {g}" for g in self.grounds.values())])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        if not self.changes:
+            return html_block(str(self))
+        pairs = f"{self.pairs - self.gaps} of {count(self.pairs, 'pair')} of equal terms explained"
+        columns = ("what", "values", "predicted to save", "measured", "rules")
+        rows = (
+            (
+                change.what,
+                ", ".join(change.values),
+                *("" if seconds is None else duration(seconds) for seconds in (change.predicted, change.measured)),
+                ", ".join(change.rules),
+            )
+            for change in self.changes
+        )
+        table = html_listing(pairs, "change", columns, rows, len(self.changes))
+        return table + folded("Steps and rules", str(self))
 
 
 def together(changes: Sequence[Change]) -> Change:

@@ -1,4 +1,4 @@
-"""The finalists: graphs that may be the result, measured end to end in one interleaved run, and the one kept."""
+"""The finalists: graphs that may be the result, measured end to end in one interleaved run."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ from eqsat.system.deadline import check, current
 
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
-#: Prices that differ by less than this share are one price, summed in another order.
-_SAME = 1e-9
 #: Seconds that ONNX Runtime takes to begin a run of a body: loops of 2 to 32 runs took 0.9 to 1.4 µs a run more than
 #: what they run, one after the other.
 RUN_SECONDS = 0.9e-6
@@ -75,14 +73,23 @@ class Measured:
         """The median of a finalist, in seconds."""
         return self.timings.median(name)
 
+    def ratio(self, name: str) -> float:
+        """The median over rounds of a finalist's time over the original's; 1 for the original."""
+        timings, new, old = self._pair(name)
+        return 1.0 if name == "original" else timings.ratio(new, old)
+
     def bound(self, name: str) -> float:
-        """The upper 95 % bound of a finalist's time over the original's; 1 for the original."""
-        if name == "original":
-            return 1.0
-        if self.apart is None:
-            return self.timings.ratio_bound(name, "original")
+        """The upper 95 % bound of the same ratio; 1 for the original."""
+        timings, new, old = self._pair(name)
+        return 1.0 if name == "original" else timings.ratio_bound(new, old)
+
+    def _pair(self, name: str) -> tuple[Timings, str, str]:
+        """The timings that compare a finalist with the original, and the names of both: where its bound is largest."""
+        if self.apart is None or name == "original":
+            return self.timings, name, "original"
+        apart = self.apart
         pairs = [(_part(name, i), _part("original", i)) for i in range(len(self.points))]
-        return max(self.apart.ratio_bound(new, old) for new, old in pairs)
+        return apart, *max(pairs, key=lambda pair: apart.ratio_bound(*pair))
 
 
 def measure_finalists(
@@ -332,30 +339,3 @@ def written_size(graph: Graph, opset: int | None) -> int:
         return len(assemble(expanded(graph, lacking()), opset)[0].graph.node)
     except ExportModelError:
         return len(graph.nodes)
-
-
-def kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Candidate, str]:
-    """The candidate to return, and why: the original unless another is measured, or at least costed, to be better.
-
-    An original that breaks a limit is returned only where nothing else is left.
-    """
-    original, others = candidates[0], candidates[1:]
-    if not others:
-        return original, "no rule made a difference" if original.within else "nothing within the limits was left"
-    if not original.within:
-        return min(others, key=lambda c: (c.cost.price, c.size)), "it costs least within the limits"
-    if measured is None:
-        best = min(others, key=lambda c: (c.cost.price, c.size))
-        before, after = original.cost.price, best.cost.price
-        if after < before * (1 - _SAME):
-            return best, "it costs least by the model; it was not measured"
-        if after <= before * (1 + _SAME) and best.size < original.size:
-            return best, "it has fewer nodes and costs no more by the model; it was not measured"
-        return original, "nothing found costs less by the model"
-    for candidate in sorted(
-        (c for c in others if c.name not in measured.refused), key=lambda c: measured.median(c.name)
-    ):
-        bound = measured.bound(candidate.name)
-        if bound < 1:
-            return candidate, f"measured at {bound:.2f} of the original's time at most (95 %)"
-    return original, "no finalist was measured to be faster with 95 % confidence"

@@ -29,6 +29,49 @@ class Baseline(FormerDict):
     status: str
 
 
+@dataclass(frozen=True, slots=True)
+class Finalist(FormerDict):
+    """A graph that could be the result, and the reason for which it was kept or not; the first one is the original.
+
+    `predicted` is its cost by the model, in units of the objective, `nodes` its size as it is written. `measured` is
+    the median of its times, in seconds; `ratio` is the median over rounds of its time over the original's, `bound` the
+    upper 95 % bound of that ratio. The three are None where it was not timed, the last two for the original.
+    """
+
+    name: str
+    nodes: int
+    predicted: float
+    measured: float | None
+    ratio: float | None
+    bound: float | None
+    kept: bool
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputModel(FormerDict):
+    """The model that was optimised: its name, the SHA-256 of it as it was given, and the content that was hashed.
+
+    `hashed` is "file" for the bytes of a file; "files" for the lines that `sha256sum` prints, in the model's folder,
+    for the file and the sorted files of its tensors; "model" for a ModelProto as it is written; "graph" for the content
+    of a graph built in Python or traced.
+    """
+
+    name: str
+    hashed: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunMachine(FormerDict):
+    """The machine of a run: its processor, the cores that the process may use, threads of the runtime, and system."""
+
+    processor: str
+    cores: int
+    threads: int
+    system: str
+
+
 @dataclass(frozen=True)
 class CostedSizes(FormerDict):
     """Sizes of named dims at which a model was costed, with their weight."""

@@ -150,3 +150,6 @@ class Result:
 
     def __repr__(self) -> str:
         return str(self.report)
+
+    def _repr_html_(self) -> str:
+        return self.report._repr_html_()

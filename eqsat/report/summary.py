@@ -39,6 +39,7 @@ class Findings:
     baselines: Sequence[parts.Baseline]
     measured: Measured | None
     explained: Explanation
+    finalists: Sequence[parts.Finalist]
 
 
 def report_of(
@@ -96,7 +97,9 @@ def report_of(
         seconds=dict(seconds),
         measured_before=measured.median("original") if measured else None,
         measured_after=measured.median(best.name) if measured else None,
+        measured_ratio=measured.ratio(best.name) if measured else None,
         measured_bound=measured.bound(best.name) if measured else None,
+        finalists=list(outcome.finalists),
         rounds=measured.rounds if measured else 0,
         kept=best.name,
         kept_because=outcome.because,

@@ -53,6 +53,17 @@ def percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 
+def amount(term: str, value: float) -> str:
+    """An amount of a term of costs, in the unit that suits it.
+
+    >>> amount("time", 0.00131), amount("peak_memory", 12_600_000), amount("launches", 8.0), amount("flops", 2e9)
+    ('1.31 ms', '12.6 MB', '8', '2 GFLOP')
+    """
+    if term in ("error", "launches"):
+        return number(value)
+    return duration(value) if term == "time" else quantity(value, "FLOP" if term == "flops" else "B")
+
+
 def _scaled(value: float, unit: str, scales: Sequence[tuple[float, str]]) -> str:
     if not math.isfinite(value):
         return "unknown"

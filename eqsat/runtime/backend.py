@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
-from eqsat.errors import BackendError
+from eqsat.errors import BackendError, UsageError, nearest
 from eqsat.language.terms.graph import Graph
 from eqsat.runtime.cuda.backend import CupyBackend
 from eqsat.runtime.numpy.reference import ReferenceBackend
 from eqsat.runtime.onnxruntime.session import SessionBackend
+from eqsat.system.plugins import Registry
 
 
 class Program(Protocol):
@@ -43,8 +44,20 @@ class Backend(Protocol):
         """The graph made ready to run."""
 
 
-#: Every backend by name, the fastest on a CPU first; one for GPUs is used where it is asked for.
-BACKENDS: dict[str, Backend] = {b.name: b for b in (SessionBackend(), ReferenceBackend(), CupyBackend())}
+def _checked(name: str, given: object) -> Backend:
+    if getattr(given, "name", None) != name or not all(callable(getattr(given, m, None)) for m in _METHODS):
+        raise UsageError(
+            f"{given!r} is no backend", expected=f"an object with the name {name!r}, {' and '.join(_METHODS)}"
+        )
+    return cast(Backend, given)
+
+
+_METHODS = ("available", "compile")
+#: Every backend by name, the fastest on a CPU first; one for GPUs is used where it is asked for, and so are those of
+#: other packages, entry points of "eqsat.backends".
+BACKENDS: Registry[Backend] = Registry(
+    "eqsat.backends", {b.name: b for b in (SessionBackend(), ReferenceBackend(), CupyBackend())}, _checked
+)
 
 
 def select(name: str | None = None) -> Backend:
@@ -54,13 +67,15 @@ def select(name: str | None = None) -> Backend:
     'numpy'
     """
     if name is None:
-        return next(b for b in BACKENDS.values() if b.available() is None)
-    backend = BACKENDS.get(name)
-    if backend is None:
-        raise BackendError(f"no backend {name!r}", expected="one of " + ", ".join(BACKENDS))
+        return next(b for b in map(BACKENDS.__getitem__, BACKENDS) if b.available() is None)
+    if name not in BACKENDS:
+        raise BackendError(
+            f"no backend {name!r}", expected="one of " + ", ".join(BACKENDS), remedy=nearest(name, BACKENDS)
+        )
+    backend = BACKENDS[name]
     reason = backend.available()
     if reason is not None:
-        usable = [b.name for b in BACKENDS.values() if b.available() is None]
+        usable = [b.name for b in BACKENDS.usable().values() if b.available() is None]
         raise BackendError(
             f"backend {name!r} cannot be used here: {reason}",
             expected="a backend that is installed",

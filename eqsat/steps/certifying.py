@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.language.onnx.read.model import Given
-from eqsat.report.finalists import Candidate, Measured, kept
+from eqsat.report.decision import kept
+from eqsat.report.finalists import Candidate, Measured
 from eqsat.steps.growing import Grown
 from eqsat.steps.log import Log
 from eqsat.steps.trials import Trials
@@ -24,11 +25,12 @@ class Judged:
 
 @dataclass(frozen=True)
 class Ruling:
-    """The finalists that are left, the one that is kept, and why."""
+    """The finalists that are left, the one that is kept, and why; `refused` has the reasons of those left out."""
 
     candidates: Sequence[Candidate]
     best: Candidate
     because: str
+    refused: Mapping[str, str]
 
 
 def first_certified(
@@ -44,11 +46,13 @@ def first_certified(
         best, because = kept(candidates, times)
         refused = trials.certify(given.graph, grown.encoding, best, grown.saturation, again)
         if refused is None:
-            return Ruling(candidates, best, because)
+            return Ruling(candidates, best, because, trials.refused)
         if best is candidates[0]:
             log.warnings.append(f"the original in the states asked for is not checked: {refused}")
-            return Ruling(candidates, best, because)
+            return Ruling(candidates, best, because, trials.refused)
         log.warnings.append(f"{best.name} was left out: {refused}")
+        trials.refused[best.name] = refused
         candidates = [c for c in candidates if c is not best]
         if len(candidates) == 1 and not trials.settings.choices.policy.is_exact:
-            return Ruling(candidates, candidates[0], "")  # there is a choice in the model's precision to be made
+            # There is a choice in the model's precision to be made.
+            return Ruling(candidates, candidates[0], "", trials.refused)

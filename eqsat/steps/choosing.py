@@ -67,10 +67,10 @@ class Chooser:
         """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
         settings, costs, original = self.settings, self.settings.costs, self.given.graph
         opset = settings.options.opset or opset_of(original)
-        moved = windowed_dims(original)
-        available: Available = available_on(settings.device.name, opset, contrib=settings.contrib, windowed=moved)
-        if costs.device.strided:
-            available = everything  # a plan is run as it is, and written to ONNX in what operators its opset has
+        # A plan for a GPU is run as it is, and written to ONNX in what operators its opset has.
+        available: Available = everything
+        if costs.device.is_onnxruntime:
+            available = available_on(opset, contrib=settings.contrib, windowed=windowed_dims(original))
         extraction = tensor_problem(
             self.snapshot, costs, available, settings.choices, settings.boundary, contrib=settings.contrib
         )

@@ -31,6 +31,7 @@ from eqsat.report.result import Result
 from eqsat.report.summary import operators_of
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.steps.log import Log
+from eqsat.steps.provenance import describe_call
 from eqsat.steps.settings import Settings
 from eqsat.system.collector import seldom_collecting
 from eqsat.system.deadline import TimeUp
@@ -181,6 +182,7 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
         skipped=tuple(skipped),
     )
     name_limit(report, settings)
+    describe_call(report, given, settings)
     options = settings.options
     return Result(
         graph, report, Explanation(()), given.source, options.threads, options.opset, failures=tuple(failures)

@@ -5,17 +5,18 @@ from __future__ import annotations
 from eqsat.extract import Solution
 from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import explain, regions
+from eqsat.report.decision import finalists_of
 from eqsat.report.explanation import Explanation
-from eqsat.report.finalists import Measured
 from eqsat.report.result import Result
 from eqsat.report.savings import measured_changes
 from eqsat.report.summary import Findings, report_of
 from eqsat.steps import fused
-from eqsat.steps.certifying import Ruling
+from eqsat.steps.certifying import Judged, Ruling
 from eqsat.steps.choosing import Chosen
 from eqsat.steps.failures import name_limit, told
 from eqsat.steps.growing import Grown
 from eqsat.steps.log import Log
+from eqsat.steps.provenance import describe_call
 from eqsat.steps.settings import Settings
 from eqsat.system.deadline import TimeUp
 
@@ -50,7 +51,7 @@ def result_of(
     grown: Grown,
     chosen: Chosen,
     ruling: Ruling,
-    measured: Measured | None,
+    judged: Judged,
     explanation: Explanation,
     settings: Settings,
     log: Log,
@@ -68,12 +69,16 @@ def result_of(
         grown.saturation,
         solution,
         chosen.baselines,
-        measured,
+        judged.measured,
         explanation,
+        finalists_of(
+            judged.finalists, best, ruling.because, judged.measured, ruling.refused, decided=judged.times is not None
+        ),
     )
     report = report_of(
         findings, settings.costs, settings.device.name, settings.is_stopped, log.seconds, log.warnings, settings.points
     )
+    describe_call(report, given, settings)
     report.limits, report.refuted, report.skipped = dict(settings.bounds), log.refuted, tuple(log.skipped)
     name_limit(report, settings)
     if log.failures:

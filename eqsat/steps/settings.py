@@ -48,7 +48,7 @@ class Settings:
         table = options.opened_table()
         costs = CostModel(options.device, table, options.objective, cost=options.cost, threads=options.threads)
         choices, warnings = choices_for(costs.device, options.layouts, options.precision)
-        if (stand_in := table.stand_in(costs.environment)) is not None:
+        if (stand_in := table.stand_in(costs.environment, costs.device)) is not None:
             warnings.append(stand_in)
         time_limit = options.time_limit if options.steps is None else math.inf
         settings = cls(
@@ -58,7 +58,7 @@ class Settings:
             choices,
             limits_for(options.node_limit, time_limit, growing),
             Deadline(options.time_limit, steps=options.steps, asked=options.should_stop),
-            contrib=not options.portable and options.buckets is None and costs.device.name == "onnxruntime-cpu",
+            contrib=not options.portable and options.buckets is None and costs.device.is_onnxruntime,
         )
         return settings, warnings
 

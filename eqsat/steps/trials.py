@@ -28,12 +28,14 @@ from eqsat.system.deadline import TimeUp
 class Trials:
     """The trials of the finalists of a run, and the names of those whose outputs are not the original's.
 
-    A comparison made before the time for measuring was up is not made again.
+    `refused` has the reasons of all that may not stand for the original, by name. A comparison made before the time for
+    measuring was up is not made again.
     """
 
     settings: Settings
     log: Log
     differing: set[str] = field(default_factory=set)
+    refused: dict[str, str] = field(default_factory=dict)
     _compared: Compared | None = None
 
     def certify(
@@ -116,6 +118,7 @@ class Trials:
 
     def _tell(self, outcome: Measured | Compared) -> None:
         self.differing |= outcome.differing
+        self.refused |= outcome.refused
         self.log.warnings += [f"{name} was left out: {why}" for name, why in outcome.refused.items()]
         self.log.warnings += [f"{name}: {loss}" for name, losses in outcome.losses.items() for loss in losses]
 

@@ -6,7 +6,7 @@ import io
 from functools import cache
 from typing import TYPE_CHECKING
 
-from eqsat.errors import MissingExtraError
+from eqsat.system.extras import missing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -23,9 +23,7 @@ def figure_class() -> type[Figure]:
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
-        raise MissingExtraError(
-            "matplotlib is not installed", expected="it for plots", remedy="pip install eqsat[plot]"
-        ) from error
+        raise missing("matplotlib") from error
 
     class Shown(Figure):
         """A figure that draws itself: Jupyter knows how to show one only where a backend of its own is on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,26 @@ from pathlib import Path
 from typing import BinaryIO
 
 from eqsat.errors import UsageError
+
+#: The reason why a pipe or a device is not read: opening a pipe waits for whoever writes to it; a device has no end.
+NO_FILE = "no regular file"
+
+
+def unreadable(path: Path) -> str | None:
+    """The reason why a file cannot be read, None where it can be."""
+    try:
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            return NO_FILE
+        with path.open("rb"):
+            return None
+    except (OSError, ValueError) as error:
+        return reason_of(error)
+
+
+def reason_of(error: OSError | ValueError) -> str:
+    """The reason why the system refused a path: its own words, or those of Python for a name it cannot look up."""
+    return (error.strerror if isinstance(error, OSError) else None) or str(error)
 
 
 @contextmanager

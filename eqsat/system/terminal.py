@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
+from rich.table import Table
 from rich.text import Text
 
 from eqsat.errors import printable
 
+#: Columns of text where no terminal says otherwise.
+WIDTH = 110
+
 
 class Terminal(Console):
-    """A console that takes text as it is: no markup, no emoji codes, and characters that a terminal obeys escaped."""
+    """A console that takes text as it is: no markup, no emoji codes, and characters that a terminal obeys escaped.
+
+    It writes to its file in a notebook too, where a console of rich would put a block into the cell instead.
+    """
 
     def __init__(self, **given: Any) -> None:
-        super().__init__(**{"markup": False, "emoji": False, "highlight": False, **given})
+        plainly = {"markup": False, "emoji": False, "highlight": False, "force_jupyter": False}
+        super().__init__(**{**plainly, **given})
 
     def render_str(self, text: str, **given: Any) -> Text:
         """Text of a cell or a line, escaped before its width is measured."""
@@ -44,3 +52,21 @@ def standard_error() -> Terminal:
 def plain(width: int, **given: Any) -> Terminal:
     """A console without colours, whose text is kept."""
     return Terminal(width=width, color_system=None, force_terminal=False, legacy_windows=False, **given)
+
+
+def captured(renderable: RenderableType, width: int = WIDTH) -> str:
+    """Anything as plain text, without spaces at the ends of lines."""
+    console = plain(width)
+    with console.capture() as text:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in text.get().splitlines())
+
+
+def text_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """A table as plain text, below a title."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(Text(column), overflow="fold")
+    for row in rows:
+        table.add_row(*(Text(str(cell)) for cell in row))
+    return "\n".join([printable(title), *([captured(table)] if table.row_count else [])])

@@ -38,14 +38,14 @@ def surroundings(folder: Path) -> dict[str, str]:
     }
 
 
-def follow(page: Path, folder: Path, done: Callable[[str], None] = lambda _step: None) -> None:
+def follow(page: Path, folder: Path, done: Callable[[str], None] = lambda _step: None, *, fresh: bool = False) -> None:
     """Does what a page says from top to bottom; `done` is called with each step after it.
 
-    In fresh interpreters where its code declares operators, so that they are not those of other tests, else in this
-    one, which need not load everything again for each step.
+    In fresh interpreters where that is asked for, and where its code declares operators, so that they are not those of
+    other tests, else in this one, which need not load everything again for each step.
     """
     blocks = FENCED.findall(page.read_text(encoding="utf-8"))
-    follow_step = _fresh if any(DECLARES.search(block) for _, _, block in blocks) else _here
+    follow_step = _fresh if fresh or any(DECLARES.search(block) for _, _, block in blocks) else _here
     known = set(OPS)
     with _inside(folder):
         for language, name, block in blocks:

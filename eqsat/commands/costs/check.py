@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from eqsat.commands.arguments import debug_option
-from eqsat.commands.display import console
+from eqsat.commands.choices import DEVICE
+from eqsat.commands.output import PrintsJson, console, debug_option
 from eqsat.errors import CostError
 from eqsat.report.units import duration, integer, percent
 
@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from eqsat.costs.model.whole_graphs import Prediction
 
 
-@click.command()
-@click.option("--device", default="onnxruntime-cpu", show_default=True, help="The device whose entries are checked.")
+@click.command(cls=PrintsJson)
+@click.option(
+    "--device", type=DEVICE, default="onnxruntime-cpu", show_default=True, help="The device whose entries are checked."
+)
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads that the entries were measured with.")
 @click.option("--folds", type=int, default=5, show_default=True, help="Parts of the entries, held back in turn.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the division into parts.")

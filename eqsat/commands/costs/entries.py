@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from eqsat.commands.arguments import Command
-from eqsat.errors import CostError
+from eqsat.commands.choices import DEVICE
+from eqsat.errors import CostError, nearest
 
 if TYPE_CHECKING:
+    from eqsat.costs.devices.device import Device
     from eqsat.costs.table.entry import TableRecord
 
 
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 class Filter:
     """A filter of records by device, operators, and texts in key and environment."""
 
-    device: str | None
+    device: Device | None
     operators: tuple[str, ...]
     contains: str
     environment: str
@@ -31,7 +33,7 @@ class Filter:
 
     def _passes(self, record: TableRecord) -> bool:
         return (
-            self.device in (None, record.environment.device)
+            (self.device is None or self.device.name == record.environment.device)
             and (not self.operators or record.key.partition(" ")[0] in self.operators)
             and self.contains.lower() in record.key.lower()
             and self.environment.lower() in record.environment.text.lower()
@@ -46,18 +48,18 @@ def filter_options(command: Command) -> Command:
         from eqsat.costs.devices.device import Device
         from eqsat.language.ops import OPS
 
-        if device is not None:
-            Device.of(device)
+        chosen = None if device is None else Device.of(device)
         for op in operators:
             if op not in OPS:
-                raise CostError(f"no operator {op!r}", expected="one that eqsat declares, such as matmul")
-        return command(chosen=Filter(device, operators, contains, environment), **others)
+                expected = "one that eqsat declares, such as matmul"
+                raise CostError(f"no operator {op!r}", expected=expected, remedy=nearest(op, OPS))
+        return command(chosen=Filter(chosen, operators, contains, environment), **others)
 
     options: tuple[Callable[[Any], Any], ...] = (
         click.option("--environment", default="", metavar="TEXT", help="Only environments whose text contains this."),
         click.option("--contains", default="", metavar="TEXT", help="Only keys that contain this text."),
         click.option("--op", "operators", multiple=True, metavar="OP", help="Only this operator; may be repeated."),
-        click.option("--device", metavar="DEVICE", help="Only this device."),
+        click.option("--device", type=DEVICE, help="Only this device."),
     )
     for option in options:
         option(filtered)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.commands.arguments import debug_option
 from eqsat.commands.costs.entries import Filter, filter_options
-from eqsat.commands.display import console
+from eqsat.commands.output import console, debug_option
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, printable
 from eqsat.report.units import count, integer
@@ -48,16 +48,20 @@ def export(target: Path, chosen: Filter) -> None:
 
 @click.command("import")
 @click.argument("sources", metavar="FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--device", "devices", metavar="FILE.json", multiple=True, help="Device of entries; may be repeated.")
 @debug_option
-def import_(sources: tuple[Path, ...]) -> None:
+def import_(sources: tuple[Path, ...], devices: tuple[str, ...]) -> None:
     """Take in tables of other machines: JSON lines, or SQLite files of eqsat.
 
     All files are read before anything is written; one malformed line, and nothing is. Of two entries for one operator
-    in one environment, the one of more samples stays, of equally many the faster.
+    in one environment, the one of more samples stays, of equally many the faster. Entries of a device of one's own
+    are taken in with --device and its file.
     """
+    from eqsat.costs.devices.device import Device
     from eqsat.costs.table.table import CostTable
 
-    records = [record for source in sources for record in read(source)]
+    own = {Device.of(device).name for device in devices}
+    records = [record for source in sources for record in read(source, own)]
     with CostTable() as table:
         if table.in_memory:
             raise CostError(
@@ -74,8 +78,11 @@ def import_(sources: tuple[Path, ...]) -> None:
     out.print(f"table: {table.path}", soft_wrap=True)
 
 
-def read(source: Path) -> list[TableRecord]:
-    """Every entry of a file, checked; CostError for one that cannot be read."""
+def read(source: Path, own: Collection[str] = ()) -> list[TableRecord]:
+    """Every entry of a file, checked; CostError for one that cannot be read.
+
+    `own` are the names of devices that have files, and entries.
+    """
     from eqsat.costs.table.lines import check_record, read_records
     from eqsat.costs.table.table import CostTable
 
@@ -96,12 +103,12 @@ def read(source: Path) -> list[TableRecord]:
                 where=str(source),
                 expected="JSON lines, or an SQLite file",
             ) from error
-        return list(read_records(text, str(source)))
+        return list(read_records(text, str(source), own=own))
     with CostTable.copy(source) as table:
         records = list(table.records())
     for record in records:
         try:
-            check_record(record)
+            check_record(record, own)
         except CostError as error:
             raise error.at(f"{source}: {record.key}") from error
     return records

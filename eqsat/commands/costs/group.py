@@ -8,9 +8,10 @@ from eqsat.commands.costs.check import check
 from eqsat.commands.costs.exchange import export, import_
 from eqsat.commands.costs.measure import costs_measure
 from eqsat.commands.costs.show import show
+from eqsat.commands.output import HelpfulGroup
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def costs() -> None:
     """Measure costs, show, check, export and import them."""
 

@@ -11,11 +11,14 @@ import click
 from rich.console import Console
 from rich.progress import Progress
 
-from eqsat.commands.arguments import DURATION, NAMES, SIZE, debug_option
+from eqsat.commands.arguments import DURATION, NAMES, SIZE
+from eqsat.commands.choices import DEVICE, MODEL_FILE, PRECISIONS
 from eqsat.commands.costs.keys import keys_of_model, light_models
-from eqsat.commands.display import console, count_bar, interruptible
+from eqsat.commands.display import count_bar, interruptible
+from eqsat.commands.output import console, output_options
 from eqsat.commands.targets import check_target
 from eqsat.errors import CostError, EqsatError, MissingExtraError, UsageError
+from eqsat.language.onnx.files.access import check_model_file
 from eqsat.report.units import count
 from eqsat.runtime.threads import check_threads
 from eqsat.system.files import write_text
@@ -57,10 +60,10 @@ class Measurements:
 
 
 @click.command()
-@click.argument("given", metavar="[MODEL.onnx]...", nargs=-1, type=_FILE)
+@click.argument("given", metavar="[MODEL.onnx]...", nargs=-1, type=MODEL_FILE)
 @click.option("--models", type=NAMES, multiple=True, help="Models, separated by commas, besides the arguments.")
 @click.option(
-    "--device", default="onnxruntime-cpu", show_default=True, help="The device; cuda is the GPU of this machine."
+    "--device", type=DEVICE, default="onnxruntime-cpu", show_default=True, help="The device; cuda is the GPU here."
 )
 @click.option("--keys", "keys_file", metavar="FILE", type=_FILE, help="Measure the kernels listed in this file.")
 @click.option("--list", "list_file", metavar="FILE", type=_FILE, help="Only write the list of kernels there.")
@@ -68,13 +71,13 @@ class Measurements:
 @click.option("--size", "sizes", type=SIZE, multiple=True, help="Size of a named dim; may be repeated.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of a CPU's runtime.")
 @click.option("--fused", type=int, default=64, show_default=True, help="Fused kernels for each model, at most.")
-@click.option("--precision", type=NAMES, default="exact", show_default=True, help="Policies to measure for.")
+@click.option("--precision", type=PRECISIONS, default="exact", show_default=True, help="Policies to measure for.")
 @click.option("--dtype", type=NAMES, default="float32", show_default=True, help="Element types in place of float32.")
 @click.option(
     "--wholes/--no-wholes", "graphs", default=True, show_default=True, help="Measure each model's result as a whole."
 )
 @click.option("--time-limit", type=DURATION, help="Start no measurement after this time.")
-@debug_option
+@output_options
 def measure(
     given: tuple[Path, ...],
     models: tuple[list[str], ...],
@@ -100,16 +103,15 @@ def measure(
     job = Job((*named, *given), keys_file, dict(sizes), threads, fused, _variants(precision, dtype), graphs, time_limit)
     _check(job, list_file, target)
     from eqsat.costs.devices.device import Device
-    from eqsat.costs.table.environment import kind_of
     from eqsat.costs.table.table import CostTable
 
     out = console()
     if list_file is not None:
         _list(job, Device.of(device), list_file, out)
         return
-    from eqsat.costs.measuring.gpu import present
+    from eqsat.costs.measuring.gpu import here_for
 
-    of = present(device) if kind_of(device) == "gpu" else Device.of(device)
+    of = here_for(device, "be measured")
     with CostTable() as table:
         if target is not None:
             check_target(target, [Path(table.path)])
@@ -141,6 +143,8 @@ def _check(job: Job, list_file: Path | None, target: Path | None) -> None:
         if number < 0:
             raise UsageError(f"{name} {number + (name == '--threads')}", expected="a number that is not below it")
     check_threads(job.threads)
+    for model in job.models:
+        check_model_file(model)
     if list_file is not None and (job.keys is not None or target is not None):
         raise UsageError("--list with --keys or --export", expected="--list alone: it measures nothing")
     if list_file is not None:
@@ -207,7 +211,8 @@ def _on_cpu(job: Job, device: Device, table: CostTable, bar: Progress, should_st
 
     keys, warnings = _gathered(job, device, bar, should_stop)
     try:
-        filled = fill(keys, table, _follower(bar, should_stop), job.time_limit, threads=job.threads, shipped=False)
+        follow = _follower(bar, should_stop)
+        filled = fill(keys, table, follow, job.time_limit, threads=job.threads, shipped=False, device=device)
     except KeyboardInterrupt:
         return Measurements(warnings=warnings, stopped=True)
     failed = [(key.text, why) for key, why in filled.failed]
@@ -291,7 +296,7 @@ def _export(device: Device, table: CostTable, threads: int, target: Path, out: C
     from eqsat.costs.table.environment import Environment
     from eqsat.costs.table.lines import write_records
 
-    environment = Environment.current(device.name, threads)
+    environment = Environment.current(device, threads)
     records = [TableRecord(environment, key, entry) for key, entry in table.own(environment).items()]
     if not records:
         raise CostError("nothing to export: no entry of this machine", where=str(target), expected="measured entries")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 import click
 from rich.table import Table
 
-from eqsat.commands.arguments import debug_option
 from eqsat.commands.costs.entries import Filter, filter_options
-from eqsat.commands.display import console
+from eqsat.commands.output import PrintsJson, console, debug_option
 from eqsat.errors import UsageError
 from eqsat.report.units import count, duration, integer, quantity
 
@@ -46,7 +45,7 @@ _ORDERS: Mapping[str, Callable[[Shown], Any]] = {
 }
 
 
-@click.command()
+@click.command(cls=PrintsJson)
 @click.option("--sort", type=click.Choice(sorted(_ORDERS)), default="key", show_default=True, help="The order of rows.")
 @click.option("--limit", type=int, default=40, show_default=True, help="Rows for each environment; 0 for all.")
 @click.option("--threads", type=int, default=1, show_default=True, help="Threads of this machine's environment.")
@@ -66,12 +65,12 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
 
     if limit < 0:
         raise UsageError(f"--limit {limit}", expected="a number of 0 or more")
+    known = DEVICES.usable() if chosen.device is None else {chosen.device.name: chosen.device}
     with CostTable() as table:
-        path, groups = table.path, _groups(table, chosen, sort)
-        here = {e: _used(table, e.device, threads) for e in groups}
-        lent = [b for e in dict.fromkeys(here.values()) if (b := _borrowed(table, e)) is not None]
-    devices = [DEVICES[n] for n in DEVICES if chosen.device in (None, n)]
-    bare = [d for d in devices if not any(e.device == d.name for e in groups)]
+        path, groups = table.path, _groups(table, chosen, sort, known)
+        here = {e: _used(table, e.device, threads, known) for e in groups}
+        lent = [b for e in dict.fromkeys(here.values()) if (b := _borrowed(table, e, known)) is not None]
+    bare = [d for d in known.values() if not any(e.device == d.name for e in groups)]
     if as_json:
         click.echo(json.dumps(_json(path, groups, here, lent, limit, bare), indent=1, ensure_ascii=False))
         return
@@ -89,38 +88,34 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
             out.print(line, soft_wrap=True)
 
 
-def _used(table: CostTable, device: str, threads: int) -> Environment:
+def _used(table: CostTable, device: str, threads: int, known: Mapping[str, Device]) -> Environment:
     """The environment whose entries are a device's costs here."""
-    from eqsat.costs.devices.device import DEVICES
     from eqsat.costs.table.environment import Environment
 
-    known = DEVICES.get(device)
-    return Environment.current(device, threads) if known is None else table.environment(known, threads)
+    return table.environment(known[device], threads) if device in known else Environment.current(device, threads)
 
 
-def _borrowed(table: CostTable, here: Environment) -> Borrowed | None:
+def _borrowed(table: CostTable, here: Environment, known: Mapping[str, Device]) -> Borrowed | None:
     """The entries that stand in for those that an environment lacks."""
-    from eqsat.costs.devices.device import Device
     from eqsat.costs.model.borrowed import Borrowed
 
-    borrowed = Borrowed.of(table, Device.of(here.device), here)
+    borrowed = Borrowed.of(table, known[here.device], here) if here.device in known else None
     return None if borrowed is None or (not borrowed.scales and table.entries(here)) else borrowed
 
 
-def _groups(table: Any, chosen: Filter, sort: str) -> dict[Environment, list[Shown]]:
+def _groups(table: Any, chosen: Filter, sort: str, known: Mapping[str, Device]) -> dict[Environment, list[Shown]]:
     """The entries that pass, by environment, in order; those of the file in place of shipped ones."""
-    from eqsat.costs.devices.device import DEVICES
     from eqsat.costs.model.fit import known_work
     from eqsat.costs.table.shipped import shipped_records
 
     own = chosen.passed(table.records())
     places = {(r.environment, r.key) for r in own}
-    shipped = [r for name in DEVICES for r in chosen.passed(shipped_records(name))]
+    shipped = [r for name in known for r in chosen.passed(shipped_records(name))]
     groups: dict[Environment, list[Shown]] = {}
     records = [*((r, False) for r in own), *((r, True) for r in shipped if (r.environment, r.key) not in places)]
     for record, is_shipped in records:
         work = known_work(record.key)
-        device = DEVICES.get(record.environment.device)
+        device = known.get(record.environment.device)
         roofline = None if work is None or device is None else device.roofline(work)
         groups.setdefault(record.environment, []).append(Shown(record, is_shipped, roofline))
     return {environment: sorted(rows, key=_ORDERS[sort]) for environment, rows in groups.items()}

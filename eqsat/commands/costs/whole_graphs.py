@@ -50,7 +50,7 @@ def measure_whole(
     dtype, precision = variant
     result = optimize(
         read_as(model, dtype),
-        device=device.name,
+        device=device,
         precision=precision,
         table=table,
         sizes=sizes,
@@ -60,7 +60,7 @@ def measure_whole(
     steps = result.report.steps
     digest = hashlib.blake2b(json.dumps([_identity(s) for s in steps]).encode(), digest_size=8).hexdigest()
     key = WholeKey(model.stem, result.report.kept, precision if dtype == "float32" else dtype, digest)
-    environment = Environment.current(device.name, threads)
+    environment = Environment.current(device, threads)
     own = table.own(environment)
     if key.text in own:
         return 0

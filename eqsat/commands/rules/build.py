@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from eqsat.commands.arguments import NAMES, debug_option
-from eqsat.commands.display import console, stages
+from eqsat.commands.arguments import NAMES
+from eqsat.commands.display import stages
+from eqsat.commands.output import console, output_options
 from eqsat.commands.rules.batch import alone_option, jobs_option, workers
 from eqsat.report.units import count
 
@@ -25,7 +26,7 @@ from eqsat.report.units import count
 )
 @alone_option(default=True)
 @jobs_option
-@debug_option
+@output_options
 def build(
     folder: Path,
     operators: list[str] | None,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from eqsat.commands.display import console, stages
+from eqsat.commands.display import stages
+from eqsat.commands.output import console
 from eqsat.commands.rules.batch import workers
 from eqsat.commands.targets import check_target
 from eqsat.errors import UsageError

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
-from eqsat.commands.arguments import NAMES, debug_option
-from eqsat.commands.display import console, stages
+from eqsat.commands.arguments import NAMES
+from eqsat.commands.display import stages
+from eqsat.commands.output import console, output_options
 from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.targets import check_target
 from eqsat.report.units import count, duration
@@ -26,7 +27,7 @@ from eqsat.system.files import write_text
 )
 @click.option("--counts", type=click.Path(dir_okay=False, path_type=Path), help="Write the counts here, as JSON.")
 @jobs_option
-@debug_option
+@output_options
 def generate(
     target: Path,
     operators: list[str] | None,

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import console, followed
+from eqsat.commands.arguments import import_option
+from eqsat.commands.display import followed
+from eqsat.commands.output import HelpfulGroup, console, output_options
 from eqsat.commands.rules.batch import alone_option, everything_option, jobs_option, workers
 from eqsat.commands.rules.build import build
 from eqsat.commands.rules.candidates import verify_candidates
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 _FLUSH = 50
 
 
-@click.group()
+@click.group(cls=HelpfulGroup)
 def rules() -> None:
     """Generate, verify, prune and show rules."""
 
@@ -50,7 +51,7 @@ for _command in (generate, build, prune, report, show, prove, check_laws):
 @alone_option(default=False)
 @jobs_option
 @import_option
-@debug_option
+@output_options
 def verify(
     files: tuple[Path, ...],
     again: bool,

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.commands.arguments import debug_option
-from eqsat.commands.display import console, followed
+from eqsat.commands.display import followed
+from eqsat.commands.output import JSON_FILE, STDOUT, console, output_options, write_json
 from eqsat.commands.rules.batch import jobs_option, workers
 from eqsat.commands.rules.prove import read
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report.units import count
-from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.consistency import LawCheck
@@ -26,9 +25,9 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("files", metavar="[FILE]...", nargs=-1, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--redundancy/--no-redundancy", default=True, help="Test whether the other laws entail each law.")
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the outcomes as JSON.")
+@click.option("--json", "target", type=JSON_FILE, help="Write the outcomes as JSON; - prints it.")
 @jobs_option
-@debug_option
+@output_options
 def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, jobs: int) -> None:
     """Check the laws that entailment rests on, or those of files.
 
@@ -40,9 +39,9 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
     from eqsat.rewrites.rules.loader import laws
 
     given = [law for path in files for law in read(path, origin="candidate")] if files else list(laws())
-    if target is not None:
+    if target not in (None, STDOUT):
         check_target(target, files)
-    out = console()
+    out = console(target)
     outcomes: list[LawCheck] = []
     try:
         with workers(jobs) as executor:
@@ -54,7 +53,7 @@ def check_laws(files: tuple[Path, ...], redundancy: bool, target: Path | None, j
                     out.print(text, soft_wrap=True)
     finally:
         if target is not None:
-            write_text(target, json.dumps([asdict(c) for c in outcomes], ensure_ascii=False, indent=1) + "\n")
+            write_json(target, json.dumps([asdict(c) for c in outcomes], ensure_ascii=False, indent=1) + "\n")
     counts = Counter(c.verdict for c in outcomes)
     parts = [f"{n} {verdict}" for verdict, n in counts.items()]
     parts.append(f"{sum(bool(c.redundant) for c in outcomes)} redundant")

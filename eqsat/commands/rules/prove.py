@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import console, followed
+from eqsat.commands.arguments import import_option
+from eqsat.commands.display import followed
+from eqsat.commands.output import JSON_FILE, STDOUT, console, output_options, write_json
 from eqsat.commands.targets import check_target
 from eqsat.errors import UnsoundRuleError
 from eqsat.report.units import count
-from eqsat.system.files import write_text
 
 if TYPE_CHECKING:
     from eqsat.rewrites.proof.prove import Proof
@@ -28,9 +28,9 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @click.argument("file", metavar="FILE", type=_FILE)
 @click.option("--rules", "given", type=_FILE, multiple=True, help="Prove with these rules. [the shipped ones]")
 @click.option("--time-limit", type=click.FloatRange(min=0.0, min_open=True), help="Seconds for one equation. [60]")
-@click.option("--json", "target", type=click.Path(dir_okay=False, path_type=Path), help="Write the proofs here.")
+@click.option("--json", "target", type=JSON_FILE, help="Write the proofs as JSON; - prints it.")
 @import_option
-@debug_option
+@output_options
 def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target: Path | None) -> None:
     """Prove the equations of FILE, in the syntax of rules, from rules.
 
@@ -43,10 +43,10 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
 
     equations = read(file, origin="candidate")
     rules = [r for path in given for r in read(path)] if given else list(load_rules())
-    if target is not None:
+    if target not in (None, STDOUT):
         check_target(target, ())
     limits = LIMITS if time_limit is None else replace(LIMITS, seconds=time_limit)
-    out = console()
+    out = console(target)
     proofs: list[Proof] = []
     try:
         for equation in followed(equations, "proving", len(equations)):
@@ -55,7 +55,7 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
                 out.print(line, soft_wrap=True)
     finally:
         if target is not None:
-            write_text(target, json.dumps([asdict(p) for p in proofs], ensure_ascii=False, indent=1) + "\n")
+            write_json(target, json.dumps([asdict(p) for p in proofs], ensure_ascii=False, indent=1) + "\n")
     counts = Counter(p.verdict for p in proofs)
     out.print(count(len(proofs), "equation") + ": " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items()))
     open_ = [p.name for p in proofs if p.verdict != "proved"]

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import click
 
-from eqsat.commands.arguments import debug_option, import_option
-from eqsat.commands.display import console, stages
+from eqsat.commands.arguments import import_option
+from eqsat.commands.display import stages
+from eqsat.commands.output import console, output_options
 from eqsat.commands.rules.batch import alone_option
 from eqsat.commands.targets import check_target
 from eqsat.report.units import count
@@ -19,7 +20,7 @@ from eqsat.system.files import write_text
 @click.option("-o", "--output", "target", required=True, type=click.Path(path_type=Path), help="The file to write.")
 @alone_option(default=False)
 @import_option
-@debug_option
+@output_options
 def prune(verified: Path, target: Path, alone: bool) -> None:
     """Leave out the rules that the other rules, or laws, derive.
 

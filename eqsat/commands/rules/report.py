@@ -8,13 +8,12 @@ from typing import Any
 
 import click
 
-from eqsat.commands.arguments import debug_option
-from eqsat.commands.display import console
+from eqsat.commands.output import PrintsJson, console, debug_option
 from eqsat.errors import printable
 from eqsat.report.units import count, integer
 
 
-@click.command()
+@click.command(cls=PrintsJson)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @debug_option
 def report(as_json: bool) -> None:

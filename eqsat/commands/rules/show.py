@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from eqsat.commands.arguments import debug_option
-from eqsat.commands.display import console
+from eqsat.commands.output import console, debug_option
 from eqsat.errors import RuleError
 from eqsat.report.units import count
 

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal, TypeAlias
 
+from eqsat.costs.devices.fields import CUDA, MAKER, check_fields, read_fields
 from eqsat.costs.kernels.work import Work
-from eqsat.errors import CostError
+from eqsat.errors import CostError, nearest
 from eqsat.runtime.cuda.device.installation import Gpu, Installation, probe
+from eqsat.system.plugins import Registry
+
+#: A device by its name, by the path of a file of JSON, or the device itself.
+DeviceArgument: TypeAlias = "str | os.PathLike[str] | Device"
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,11 @@ class Device:
         return tuple(name for name in self.flops if name not in ("float32", "float64"))
 
     @property
+    def is_onnxruntime(self) -> bool:
+        """True if ONNX Runtime runs its programs: for all but GPUs."""
+        return not self.gpu
+
+    @property
     def strided(self) -> bool:
         """True if its kernels read operands by any strides, so that operators that only change strides are free: on
         GPUs.
@@ -88,23 +100,34 @@ class Device:
         return bool(self.gpu)
 
     @staticmethod
-    def of(name: str) -> Device:
-        """The device of that name, "cuda" being the GPU that is here; CostError for one that is unknown.
+    def of(given: DeviceArgument) -> Device:
+        """The device of that name, "cuda" being the GPU that is here, or the one in a file whose name ends in .json.
+
+        CostError for a name that is unknown, and for a file that is no device, with the field.
 
         >>> Device.of("nvidia-h200").kind
         'roofline'
         """
+        if isinstance(given, Device):
+            return given
+        if is_device_file(given):
+            return _of_file(Path(given))
+        name = str(given)
         if name == CUDA:
             return _cuda()
-        device = DEVICES.get(name)
-        if device is None and name.startswith(MAKER):
+        if name in DEVICES:
+            return DEVICES[name]
+        if name.startswith(MAKER):
             # A name that the tables lack may still be the GPU that is here.
             present = probe()
-            device = None if isinstance(present, str) else gpu_device(present.gpu)
-            device = device if device is not None and device.name == name else None
-        if device is None:
-            raise CostError(f"no device {name!r}", expected="one of " + ", ".join((*DEVICES, CUDA)))
-        return device
+            if isinstance(present, Installation) and (device := gpu_device(present.gpu)).name == name:
+                return device
+        known = (*DEVICES, CUDA)
+        raise CostError(
+            f"no device {name!r}",
+            expected="one of " + ", ".join(known) + ", or a file that ends in .json",
+            remedy=nearest(name, known),
+        )
 
     @property
     def is_here(self) -> bool:
@@ -122,9 +145,9 @@ def gpu_device(gpu: Gpu) -> Device:
     C++ Programming Guide, arithmetic instructions; NVIDIA's architecture papers for tensor cores), the bandwidth from
     the memory's clock and width. The overhead of a launch is that of the shipped devices.
     """
-    shipped = next((d for d in DEVICES.values() if d.gpu == gpu.name), None)
-    if shipped is not None:
-        return shipped
+    known = next((d for d in DEVICES.usable().values() if d.gpu == gpu.name), None)
+    if known is not None:
+        return known
     lanes, wide, products = next(rates for least, *rates in _CYCLES if gpu.capability >= least)
     cycles = 2 * gpu.multiprocessors * (gpu.clock or _CLOCK)
     tensor = cycles * products
@@ -153,7 +176,7 @@ def _cuda() -> Device:
     present = probe()
     if isinstance(present, Installation):
         return gpu_device(present.gpu)
-    names = " or ".join(f"device={d.name!r}" for d in DEVICES.values() if d.gpu)
+    names = " or ".join(f"device={d.name!r}" for d in DEVICES.usable().values() if d.gpu)
     raise CostError(
         f"no CUDA device is here: {present}",
         expected="an NVIDIA GPU with its driver, and CuPy",
@@ -161,13 +184,39 @@ def _cuda() -> Device:
     )
 
 
-def read_device(text: str) -> Device:
-    """A device from the JSON text it is kept as."""
-    fields: dict[str, Any] = json.loads(text)
-    fields["layouts"] = tuple(fields["layouts"])
-    for field in ("flops", "efficiency", "rates"):
-        fields[field] = MappingProxyType(fields[field])
-    return Device(**fields)
+def is_device_file(given: object) -> bool:
+    """True for the path of a device's file, which as text is told from a name by its end."""
+    return isinstance(given, os.PathLike) or (isinstance(given, str) and given.endswith(".json"))
+
+
+def _of_file(path: Path) -> Device:
+    """The device in a file; CostError for a file that is none, and for a name that is another device's."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CostError(
+            f"the file cannot be read: {reason}",
+            where=str(path),
+            expected="the path of a device in JSON, as write_device writes it",
+        ) from error
+    device = read_device(text, str(path))
+    if device.name in DEVICES:
+        raise CostError(
+            f"{device.name!r} is a device that eqsat or a plug-in has",
+            where=f"{path}: name",
+            expected="a name of its own, by which its measured costs are kept",
+            remedy=f"name it {device.name}-2, or the like",
+        )
+    return device
+
+
+def read_device(text: str, where: str = "device") -> Device:
+    """A device from the JSON text it is kept as; CostError, with the field, for a text that is none.
+
+    `where` names the text in errors.
+    """
+    return Device(**read_fields(text, where))
 
 
 def write_device(device: Device) -> str:
@@ -176,8 +225,6 @@ def write_device(device: Device) -> str:
     return json.dumps(fields, indent=2) + "\n"
 
 
-#: The name of whatever GPU is here, and how the names of GPUs begin.
-CUDA, MAKER = "cuda", "nvidia-"
 #: Multiply-adds in a cycle of one multiprocessor, from a compute capability on, the newest first: of float32, of
 #: float64, and of float16 by tensor cores.
 _CYCLES: tuple[tuple[tuple[int, int], float, float, float], ...] = (
@@ -197,9 +244,18 @@ _CLOCK, _BANDWIDTH, _LAUNCH = 1.5e9, 5e11, 2.5e-6
 def _shipped() -> Mapping[str, Device]:
     folder = resources.files("eqsat.costs") / "devices"
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".json")), key=lambda f: f.name)
-    devices = [read_device(f.read_text(encoding="utf-8")) for f in files]
-    return MappingProxyType({d.name: d for d in devices})
+    devices = [read_device(f.read_text(encoding="utf-8"), f.name) for f in files]
+    return {d.name: d for d in devices}
 
 
-#: Every device by name.
-DEVICES: Mapping[str, Device] = _shipped()
+def _checked(name: str, given: object) -> Device:
+    if not isinstance(given, Device):
+        raise CostError(f"{given!r} is no device", expected="an eqsat.costs.devices.device.Device")
+    check_fields(vars(given), name)
+    if given.name != name:
+        raise CostError(f"a device with the name {given.name!r}", expected="the name of the entry point")
+    return given
+
+
+#: Every device by name; those of other packages are entry points of "eqsat.devices".
+DEVICES: Registry[Device] = Registry("eqsat.devices", _shipped(), _checked)

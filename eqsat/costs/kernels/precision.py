@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from eqsat.errors import UsageError
+from eqsat.errors import UsageError, nearest
 from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 
@@ -102,7 +102,7 @@ def policy(given: str | PrecisionPolicy) -> PrecisionPolicy:
         raise UsageError(
             f"precision = {given!r}",
             expected="one of " + ", ".join(POLICIES) + ", or a PrecisionPolicy",
-            remedy="precision='exact' keeps the element types of the model",
+            remedy=nearest(given, POLICIES) or "precision='exact' keeps the element types of the model",
         )
     return POLICIES[given]
 

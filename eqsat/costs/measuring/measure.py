@@ -53,6 +53,7 @@ def fill(
     threads: int = 1,
     seconds: float = OPERATOR_SECONDS,
     shipped: bool = True,
+    device: str | Device = DEVICE,
 ) -> Campaign:
     """Measure the operators a table lacks in this environment, and return the counts.
 
@@ -61,11 +62,11 @@ def fill(
     begun. Without `shipped`, kernels whose entries come with eqsat are measured here too, since a processor of the same
     name may run at another speed, and times that are compared should be measured together. Kernels that ONNX Runtime
     refuses, or cannot express, are listed with the reason and left to the estimate. `seconds` limits the rounds of one
-    operator. UsageError for a time limit that is not above 0.
+    operator; entries are those of `device`. UsageError for a time limit that is not above 0.
     """
     if time_limit is not None and not time_limit > 0:
         raise UsageError(f"time_limit = {time_limit}", expected="a number of seconds above 0")
-    environment = Environment.current(DEVICE, threads)
+    environment = Environment.current(device, threads)
     known = set(table.entries(environment) if shipped else table.own(environment))
     wanted = list(dict.fromkeys(keys))
     todo = [k for k in wanted if k.text not in known]

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from numbers import Real
 from types import MappingProxyType
 
-from eqsat.errors import UsageError
+from eqsat.errors import UsageError, nearest
 
 BYTES: Mapping[str, float] = MappingProxyType(
     {"B": 1.0}
@@ -31,7 +31,26 @@ UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(
     }
 )
 
+#: The unit that a plain number of each term is in, with which tables, plots and JSON are labelled.
+UNIT_NAMES: Mapping[str, str] = MappingProxyType(
+    {
+        "time": "seconds",
+        "flops": "operations",
+        "bytes": "bytes",
+        "launches": "kernels",
+        "weight_memory": "bytes",
+        "peak_memory": "bytes",
+        "error": "relative",
+    }
+)
+
 _NUMBER = re.compile(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(\S*)\s*")
+
+
+def check_term(term: object) -> None:
+    """UsageError for what is no term of costs."""
+    if not isinstance(term, str) or term not in UNITS:
+        raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS), remedy=nearest(term, UNITS))
 
 
 def amount(term: str, given: float | str) -> float:
@@ -40,8 +59,7 @@ def amount(term: str, given: float | str) -> float:
     >>> amount("peak_memory", "1.5 kB"), amount("time", "2 ms"), amount("launches", 12)
     (1500.0, 0.002, 12.0)
     """
-    if term not in UNITS:
-        raise UsageError(f"no term {term!r}", expected="one of " + ", ".join(UNITS))
+    check_term(term)
     if isinstance(given, str):
         return _parsed(term, given)
     if isinstance(given, bool) or not isinstance(given, Real) or math.isnan(given) or given < 0:

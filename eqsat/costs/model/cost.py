@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from numbers import Real
 from types import MappingProxyType
 
-from eqsat.errors import UsageError
+from eqsat.errors import UsageError, nearest
 from eqsat.language.terms.graph import Node
 
 
@@ -119,6 +119,18 @@ TERMS: Mapping[str, str] = MappingProxyType(
 PEAK_MEMORY = "peak_memory"
 
 
+def check_terms(terms: Iterable[str]) -> None:
+    """UsageError for a term that an objective cannot have."""
+    known = (*TERMS, PEAK_MEMORY)
+    for term in terms:
+        if term not in known:
+            raise UsageError(
+                f"objective has no term {term!r}",
+                expected="terms of " + ", ".join(known),
+                remedy=nearest(term, known) or "pass for example {'time': 1.0}, or a function of one operator as cost=",
+            )
+
+
 def check_objective(objective: Mapping[str, float]) -> None:
     """UsageError for weights that are no objective."""
     if not isinstance(objective, Mapping):
@@ -127,14 +139,8 @@ def check_objective(objective: Mapping[str, float]) -> None:
             expected="weights of terms, such as {'time': 1.0}",
             remedy="pass a function of one operator as cost=",
         )
-    known = (*TERMS, PEAK_MEMORY)
+    check_terms(objective)
     for term, weight in objective.items():
-        if term not in known:
-            raise UsageError(
-                f"objective has no term {term!r}",
-                expected="terms of " + ", ".join(known),
-                remedy="pass for example {'time': 1.0}, or a function of one operator as cost=",
-            )
         number = isinstance(weight, Real) and not isinstance(weight, bool)
         if not (number and math.isfinite(weight) and weight >= 0):
             raise UsageError(f"objective weighs {term} by {weight!r}", expected="finite weights of 0 or more")

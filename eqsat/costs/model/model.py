@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from eqsat.costs.devices.device import Device
+from eqsat.costs.devices.device import Device, DeviceArgument
 from eqsat.costs.kernels.applications import Sizes, applications, is_free, tensor_type
 from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, runs_as_one, shared
 from eqsat.costs.kernels.implementations import Types, converting, is_view
@@ -52,7 +52,7 @@ class CostModel:
 
     def __init__(
         self,
-        device: Device | str = "onnxruntime-cpu",
+        device: DeviceArgument = "onnxruntime-cpu",
         table: CostTable | None = None,
         objective: Objective | None = None,
         sizes: Mapping[str, int] | None = None,
@@ -61,13 +61,13 @@ class CostModel:
         threads: int = 1,
         corrected: bool = True,
     ) -> None:
-        self.device = Device.of(device) if isinstance(device, str) else device
+        self.device = Device.of(device)
         self.objective: Objective = {"time": 1.0} if objective is None else objective
         self.cost = cost
         check_objective(self.objective)
         self.sizes = Sizes(sizes or {})
         if table is None:
-            self.environment = Environment.current(self.device.name, threads)
+            self.environment = Environment.current(self.device, threads)
         else:
             self.environment = table.environment(self.device, threads)
         self._own: Mapping[str, Entry] = table.entries(self.environment) if table is not None else {}

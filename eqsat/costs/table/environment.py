@@ -12,7 +12,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from eqsat.costs.devices.device import CUDA, DEVICES, MAKER, gpu_device
+from eqsat.costs.devices.device import Device, gpu_device
+from eqsat.costs.devices.fields import CUDA, MAKER
 from eqsat.errors import CostError
 from eqsat.runtime.cuda.device.installation import probe
 
@@ -41,8 +42,11 @@ class Environment:
     protocol: int = PROTOCOL
 
     @staticmethod
-    def current(device: str = "onnxruntime-cpu", threads: int = 1) -> Environment:
-        """The environment of this process on this machine; of a GPU that is not here, one that nothing has."""
+    def current(device: str | Device = "onnxruntime-cpu", threads: int = 1) -> Environment:
+        """The environment of this process on this machine; of a GPU that is not here, one that nothing has.
+
+        A device that has a file of its own is given itself, since its name is not known here.
+        """
         return PROVIDERS[kind_of(device)](device, threads)
 
     @property
@@ -126,26 +130,33 @@ def _runtime() -> str:
         return "onnxruntime absent"
 
 
-def kind_of(device: str) -> Kind:
-    """The kind of a device, by its name."""
-    known = DEVICES.get(device)
-    return "gpu" if (known.gpu if known is not None else device == CUDA or device.startswith(MAKER)) else "cpu"
+def kind_of(device: str | Device) -> Kind:
+    """The kind of a device, by its name, which for a GPU begins with its maker's."""
+    name = device if isinstance(device, str) else device.name
+    return "gpu" if name == CUDA or name.startswith(MAKER) else "cpu"
 
 
-def _of_cpu(device: str, threads: int) -> Environment:
-    return Environment(device, cpu_model(), _runtime(), threads)
+def _of_cpu(device: str | Device, threads: int) -> Environment:
+    return Environment(device if isinstance(device, str) else device.name, cpu_model(), _runtime(), threads)
 
 
-def _of_gpu(device: str, _threads: int) -> Environment:
+def _of_gpu(device: str | Device, _threads: int) -> Environment:
     """The GPU with its driver and libraries; a kernel on it has no use for threads of the caller's."""
     present = probe()
+    name = device if isinstance(device, str) else device.name
     if isinstance(present, str):
-        return Environment(device, "no GPU", present, 1, GPU_PROTOCOL)
-    here = gpu_device(present.gpu).name
-    if device not in (here, CUDA):
-        return Environment(device, f"another GPU: {present.gpu.name}", present.runtime, 1, GPU_PROTOCOL)
-    return Environment(here, present.processor, present.runtime, 1, GPU_PROTOCOL)
+        return Environment(name, "no GPU", present, 1, GPU_PROTOCOL)
+    if isinstance(device, str):
+        here = gpu_device(present.gpu).name
+        is_here, name = device in (here, CUDA), here if device == CUDA else device
+    else:
+        is_here = device.gpu == present.gpu.name
+    if not is_here:
+        return Environment(name, f"another GPU: {present.gpu.name}", present.runtime, 1, GPU_PROTOCOL)
+    return Environment(name, present.processor, present.runtime, 1, GPU_PROTOCOL)
 
 
-#: Functions that give the environment in which a device is measured, from its name and the number of threads.
-PROVIDERS: Mapping[Kind, Callable[[str, int], Environment]] = MappingProxyType({"cpu": _of_cpu, "gpu": _of_gpu})
+#: Functions that give the environment in which a device is measured, from the device and the number of threads.
+PROVIDERS: Mapping[Kind, Callable[[str | Device, int], Environment]] = MappingProxyType(
+    {"cpu": _of_cpu, "gpu": _of_gpu}
+)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from typing import Any, NoReturn
 
 from eqsat.costs.devices.device import Device
@@ -30,10 +30,11 @@ def write_records(records: Iterable[TableRecord]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def read_records(text: str, where: str, *, check: bool = True) -> Iterator[TableRecord]:
+def read_records(text: str, where: str, *, check: bool = True, own: Collection[str] = ()) -> Iterator[TableRecord]:
     """The entries in JSON lines, in their order; CostError, with file and line, for the first that is malformed.
 
-    With `check`, each key must be one that this version of eqsat can cost, on a device that it knows.
+    With `check`, each key must be one that this version of eqsat can cost, on a device that it knows or one of `own`,
+    the names of devices that have files.
     """
     first_seen: dict[tuple[Environment, str], int] = {}
     environments: dict[str, Environment] = {}
@@ -45,7 +46,7 @@ def read_records(text: str, where: str, *, check: bool = True) -> Iterator[Table
         try:
             record = _record(_object(row), environments)
             if check:
-                check_record(record)
+                check_record(record, own)
         except CostError as error:
             raise error.at(f"{where}:{number}") from error
         earlier = first_seen.setdefault((record.environment, record.key), number)
@@ -59,9 +60,10 @@ def read_records(text: str, where: str, *, check: bool = True) -> Iterator[Table
         yield record
 
 
-def check_record(record: TableRecord) -> None:
-    """CostError for an entry that this version of eqsat would never use."""
-    Device.of(record.environment.device)
+def check_record(record: TableRecord, own: Collection[str] = ()) -> None:
+    """CostError for an entry that this version of eqsat would never use; `own` are names of devices that have files."""
+    if record.environment.device not in own:
+        Device.of(record.environment.device)
     if record.key.startswith(WHOLE):
         WholeKey.parse(record.key)
         return

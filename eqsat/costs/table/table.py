@@ -109,7 +109,7 @@ class CostTable:
         A GPU that is not here, or that nothing was measured on here, costs what it did where most was measured, by the
         latest protocol.
         """
-        here = Environment.current(device.name, threads)
+        here = Environment.current(device, threads)
         if not device.gpu or self.entries(here):
             return here
         counts = {e: n for e, n in self.known(device.name).items() if e.is_measured}
@@ -173,10 +173,10 @@ class CostTable:
         entries = f"{total} {'entry' if total == 1 else 'entries'} of the cost table {self.path}"
         return f"{entries}, measured in another environment: {'; '.join(most.differences(environment))}"
 
-    def stand_in(self, environment: Environment) -> str | None:
+    def stand_in(self, environment: Environment, device: Device) -> str | None:
         """The differences of the environment that costs are taken from to that of the same GPU here, else None."""
-        here = Environment.current(environment.device, environment.threads)
-        if environment == here or not self.entries(environment) or not Device.of(environment.device).is_here:
+        here = Environment.current(device, environment.threads)
+        if environment == here or not self.entries(environment) or not device.is_here:
             return None
         different = "; ".join(environment.differences(here))
         return f"costs were measured in another environment: {different}; `eqsat measure --device cuda` measures here"

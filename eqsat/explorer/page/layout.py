@@ -13,8 +13,8 @@ from itertools import pairwise
 from types import ModuleType
 from typing import Any, Literal
 
-from eqsat.errors import MissingExtraError
 from eqsat.explorer.view.views import GraphView
+from eqsat.system.extras import missing
 
 #: A block with more items than this is cut into parts: the time of a layered layout grows faster than its size.
 MOST_ITEMS = 400
@@ -139,9 +139,7 @@ def _igraph() -> ModuleType:
     try:
         import igraph
     except ImportError as error:
-        raise MissingExtraError(
-            "igraph is not installed", expected="it to lay out graphs", remedy="pip install eqsat[explore]"
-        ) from error
+        raise missing("igraph") from error
     module: ModuleType = igraph
     return module
 

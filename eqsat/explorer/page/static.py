@@ -9,10 +9,11 @@ from dataclasses import replace
 from html import escape
 from itertools import pairwise
 
+from eqsat.explorer.naming import TREE_COST, TREE_COST_NOTE
 from eqsat.explorer.page.layout import layered
-from eqsat.explorer.page.markup import html_table
 from eqsat.explorer.view.views import ClassView, GraphView, NodeView, RunView
 from eqsat.report.units import duration
+from eqsat.system.markup import html_table
 
 #: A graph with more nodes is drawn with its blocks folded.
 MOST_NODES = 60
@@ -73,8 +74,8 @@ def eclass_table(of: ClassView) -> str:
         for form in forms
     ]
     marked = [number for number, form in enumerate(forms) if form.chosen]
-    title = f"class {of.eclass}: {', '.join(of.values)} {of.type}"
-    return html_table(title, ("", "form", "of classes", "own cost", "total", "by rule"), rows, marked)
+    title = f"class {of.eclass}: {', '.join(of.values)} {of.type}\n{TREE_COST_NOTE}"
+    return html_table(title, ("", "form", "of classes", "own cost", TREE_COST, "by rule"), rows, marked)
 
 
 def folded(graph: GraphView, most: int = MOST_NODES) -> GraphView:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from eqsat.errors import MissingExtraError
 from eqsat.explorer.page.page import DRAWING, asset
 from eqsat.explorer.page.payload import payload
 from eqsat.explorer.view.views import RunView
+from eqsat.system.extras import missing
 
 
 def egraph_widget(view: RunView, *, selected: int | None = None, height: int = 480) -> Any:
@@ -28,9 +28,7 @@ def widget_class() -> type[Any]:
         import anywidget
         import traitlets
     except ImportError as error:
-        raise MissingExtraError(
-            "anywidget is not installed", expected="it for widgets", remedy="pip install eqsat[explore]"
-        ) from error
+        raise missing("anywidget") from error
 
     class EGraphWidget(anywidget.AnyWidget):
         """The e-graph of a run."""

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from eqsat.errors import MissingExtraError
 from eqsat.explorer.view.views import ClassView
 from eqsat.report.parts import StepCost
+from eqsat.system.extras import missing
 
 if TYPE_CHECKING:
     import pandas
@@ -29,9 +29,7 @@ def frame(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> pandas.DataF
     try:
         import pandas
     except ImportError as error:
-        raise MissingExtraError(
-            "pandas is not installed", expected="it for tables", remedy="pip install eqsat[explore]"
-        ) from error
+        raise missing("pandas") from error
     return pandas.DataFrame([tuple(row) for row in rows], columns=list(columns))
 
 

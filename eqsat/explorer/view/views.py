@@ -43,8 +43,8 @@ class FormView:
     """One e-node of an e-class: an operator over other e-classes.
 
     `seconds` is its own cost, None where it has none (inputs, constants); `total` that of the cheapest tree below it
-    with it. `rule` is the rule whose right side it was first, "" for what the graph held; `original` and `chosen` say
-    whether the original graph and the result compute the class by it.
+    with it, shared parts counted each time. `rule` is the rule whose right side it was first, "" for what the graph
+    held; `original` and `chosen` say whether the original graph and the result compute the class by it.
     """
 
     enode: int

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import UsageError
@@ -19,6 +20,7 @@ from eqsat.extract.problem.solution import Solution, choice_of, decode
 from eqsat.extract.solvers.highs import deadline_of
 from eqsat.extract.solvers.ilp import solve_ilp
 from eqsat.system.deadline import Deadline
+from eqsat.system.extras import require
 from eqsat.system.figure import figure
 
 if TYPE_CHECKING:
@@ -66,11 +68,14 @@ def front(
     time_limit: float | Deadline = 60.0,
     seed: int = 0,
     should_stop: Callable[[], bool] | None = None,
+    progress: Callable[[int, float], None] | None = None,
 ) -> Front:
     """The Pareto front of two terms, by the epsilon-constraint method: least x for ever smaller limits on y.
 
     A term is "cost", which the problem minimises; a resource among its limits, finite or not; or "peak_memory" where it
     has a memory. The limits of the problem hold. When time (seconds) is up, the points found so far are returned.
+    `progress(points, share)` is told of each point: how many there are, and the share, from 0 to 1, of the range of y
+    that is searched; how many there will be is not known before the end.
     Raises ExtractionError where no choice is within the limits, or none was found in the time given.
 
     >>> from eqsat.extract import Limit, Node, Problem
@@ -81,17 +86,24 @@ def front(
     """
     _check_terms(problem, x, y)
     began = time.monotonic()
-    sweep = _Sweep(problem, x, y, deadline_of(time_limit), seed, should_stop)
+    sweep = _Sweep(problem, x, y, deadline_of(time_limit), seed, should_stop, progress)
     complete = sweep.run()
     return Front((x, y), _undominated(sweep.points), complete, time.monotonic() - began)
 
 
 class _Sweep:
     def __init__(
-        self, problem: Problem, x: str, y: str, deadline: Deadline, seed: int, should_stop: Callable[[], bool] | None
+        self,
+        problem: Problem,
+        x: str,
+        y: str,
+        deadline: Deadline,
+        seed: int,
+        should_stop: Callable[[], bool] | None,
+        progress: Callable[[int, float], None] | None,
     ) -> None:
         self.problem, self.x, self.y = problem, x, y
-        self.deadline, self.seed, self.should_stop = deadline, seed, should_stop
+        self.deadline, self.seed, self.should_stop, self.progress = deadline, seed, should_stop, progress
         self.points: list[Point] = []
 
     def run(self) -> bool:
@@ -104,12 +116,19 @@ class _Sweep:
             point = Point(self._value(best, self.x), self._value(best, self.y), best, least and lowest)
             self.points.append(point)
             proved = proved and point.is_exact
+            self._tell(floor)
             if point.y <= floor * (1 + RESOLUTION):
                 return proved
             if self._late():
                 self.points.append(Point(self._value(low, self.x), floor, low, False))
                 return False
             ceiling = point.y * (1 - RESOLUTION)
+
+    def _tell(self, floor: float) -> None:
+        """Tell how many points there are, and how far down the range of y the last of them is."""
+        if self.progress is not None:
+            most, last = self.points[0].y, self.points[-1].y
+            self.progress(len(self.points), (most - last) / (most - floor) if most > floor else 1.0)
 
     def _late(self) -> bool:
         return self.deadline.over or (self.should_stop is not None and self.should_stop())
@@ -172,8 +191,15 @@ def _check_terms(problem: Problem, x: str, y: str) -> None:
         raise UsageError(f"a front of {x!r} against itself", expected="two terms")
 
 
-def table(found: Front) -> Table:
-    """The front as a rich table: a row for every point, with the other amounts of its solution."""
+def _plain(_term: str, value: float) -> str:
+    return f"{value:.6g}"
+
+
+def table(found: Front, show: Callable[[str, float], str] = _plain) -> Table:
+    """The front as a rich table: a row for every point, with the other amounts of its solution.
+
+    `show` gives the text of an amount of a term.
+    """
     from rich.table import Table
 
     x, y = found.terms
@@ -183,20 +209,32 @@ def table(found: Front) -> Table:
         rows.add_column(name, justify="right")
     rows.add_column("proved")
     for point in found.points:
-        rest = [f"{point.solution.amounts[name]:.6g}" for name in others]
-        rows.add_row(f"{point.x:.6g}", f"{point.y:.6g}", *rest, "yes" if point.is_exact else "no")
+        amounts = {**point.solution.amounts, x: point.x, y: point.y}
+        cells = (show(name, amounts[name]) for name in (x, y, *others))
+        rows.add_row(*cells, "yes" if point.is_exact else "no")
     return rows
 
 
-def plot(found: Front, path: str | os.PathLike[str] | None = None) -> Figure:
-    """The front as a staircase, proved points filled; written to `path` (.png, .svg, .pdf) if given.
-
-    Raises MissingExtraError without matplotlib, UsageError for a file of another kind.
-    """
-    if path is not None and (kind := Path(path).suffix.lower()) not in PLOTS:
+def check_plot(path: str | os.PathLike[str]) -> None:
+    """UsageError for a file that no plot can be drawn into, MissingExtraError without matplotlib."""
+    if (kind := Path(path).suffix.lower()) not in PLOTS:
         raise UsageError(
             f"no plot of the kind {kind!r}", where=os.fspath(path), expected="a name that ends in " + ", ".join(PLOTS)
         )
+    require("matplotlib")
+
+
+def plot(
+    found: Front, path: str | os.PathLike[str] | None = None, units: Mapping[str, str] = MappingProxyType({})
+) -> Figure:
+    """The front as a staircase, proved points filled; written to `path` (.png, .svg, .pdf) if given.
+
+    `units` are those of the terms, for the labels of the axes.
+
+    Raises MissingExtraError without matplotlib, UsageError for a file of another kind.
+    """
+    if path is not None:
+        check_plot(path)
     drawn = figure(6.0, 4.0)
     axes = drawn.add_subplot()
     xs, ys = [p.x for p in found.points], [p.y for p in found.points]
@@ -206,8 +244,9 @@ def plot(found: Front, path: str | os.PathLike[str] | None = None) -> Figure:
         if chosen:
             face = "C0" if exact else "none"
             axes.scatter([p.x for p in chosen], [p.y for p in chosen], facecolors=face, edgecolors="C0", label=label)
-    axes.set_xlabel(found.terms[0])
-    axes.set_ylabel(found.terms[1])
+    labels = [f"{term} ({units[term]})" if term in units else term for term in found.terms]
+    axes.set_xlabel(labels[0])
+    axes.set_ylabel(labels[1])
     axes.legend()
     if path is not None:
         drawn.savefig(path)

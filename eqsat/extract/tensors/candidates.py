@@ -46,7 +46,7 @@ def candidates(
     operators element by element.
     """
     model = CostModel(device, sizes=sizes) if device.fuses else _Estimates(replace(device, fuses=True), sizes=sizes)
-    extraction = tensor_problem(snapshot, model, choices=choices, contrib=device.name == "onnxruntime-cpu")
+    extraction = tensor_problem(snapshot, model, choices=choices, contrib=device.is_onnxruntime)
     return _KeyList(extraction, model).listed(most_fused)
 
 

@@ -25,6 +25,7 @@ from eqsat.language.terms import (
     product,
 )
 from eqsat.language.terms.dims import fresh_dims
+from eqsat.language.terms.graph import listed
 
 #: An operand: a tensor, or numbers that become a constant.
 TensorLike: TypeAlias = "Tensor | float | int | bool | np.generic | np.ndarray[Any, Any] | list[Any]"
@@ -118,6 +119,13 @@ class Builder:
             constants=self._constants,
             types=self._types,
         )
+
+    def __repr__(self) -> str:
+        nodes = f"{len(self._nodes)} node{'s' * (len(self._nodes) != 1)} so far"
+        return f"Builder({self.name!r}, {nodes}, inputs={self._inputs}, outputs={list(self._outputs)})"
+
+    def _repr_html_(self) -> str:
+        return listed(self.name, self._inputs, self._outputs, self._nodes, self.type_of)
 
     def type_of(self, value: str) -> TensorType:
         """The element type and shape of a value by its name; GraphError for a name that it does not have."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
@@ -12,6 +12,7 @@ from eqsat.errors import GraphError
 from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.types import UNKNOWN, ValueType
 from eqsat.moved import MovedAttribute
+from eqsat.system.markup import html_listing
 
 Derived = TypeVar("Derived")
 
@@ -184,10 +185,35 @@ class Graph:
     def __getitem__(self, value: str) -> ValueType:
         return self.types[value]
 
+    def _repr_html_(self) -> str:
+        return listed(self.name, self.inputs, self.outputs, self.nodes, self.type)
+
     def __repr__(self) -> str:
         return (
             f"Graph({self.name!r}, {len(self.nodes)} nodes, inputs={list(self.inputs)}, outputs={list(self.outputs)})"
         )
+
+
+def listed(
+    name: str,
+    inputs: Iterable[str],
+    outputs: Mapping[str, str],
+    nodes: Sequence[Node],
+    type_of: Callable[[str], ValueType],
+) -> str:
+    """A graph in a cell of a notebook: its inputs and outputs with their types, and its first nodes."""
+    ports = [("input", value, type_of(value)) for value in inputs]
+    ports += [("output", shown, type_of(value)) for shown, value in outputs.items()]
+    rows = (
+        (
+            operator_name(node),
+            ", ".join(v for v in node.inputs if v),
+            ", ".join(f"{o}: {type_of(o)}" for o in node.outputs if o),
+        )
+        for node in nodes
+    )
+    table = html_listing(f"{name}, inputs and outputs", "value", ("", "name", "type"), ports, len(ports))
+    return table + html_listing("", "node", ("operator", "reads", "makes"), rows, len(nodes))
 
 
 def _check(graph: Graph) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from eqsat.errors import GraphError
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms.graph import Graph, operator_name
 from eqsat.language.terms.state import PLAIN, State
+from eqsat.system.markup import html_listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +66,7 @@ class Conversion:
 Step = Kernel | Conversion
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """A graph and the steps that compute it, in order; constants are held in any state without a step.
 
@@ -114,3 +115,23 @@ class Plan:
             and all(held.state.is_plain for held in (*step.operands, *step.results))
             for step in self.steps
         )
+
+    def __repr__(self) -> str:
+        counts = f"{len(self.kernels)} kernels, {len(self.conversions)} conversions"
+        return f"Plan({self.graph.name!r}, {counts}, boundary={dict(self.boundary)})"
+
+    def _repr_html_(self) -> str:
+        columns = ("what runs", "reads", "makes", "arithmetic")
+        return html_listing(f"Plan of {self.graph.name}", "step", columns, self._rows(), len(self.steps))
+
+    def _rows(self) -> Iterator[tuple[str, ...]]:
+        """The steps in order: operators, values read and made with the states they are held in, and the arithmetic."""
+        for step in self.steps:
+            if isinstance(step, Conversion):
+                yield "convert", f"{step.value} as {step.source}", f"{step.value} as {step.target}", ""
+                continue
+            operators = (operator_name(self.graph.producers[value]) for value in step.nodes)
+            reads, makes = (
+                ", ".join(f"{h.value} as {h.state}" for h in group) for group in (step.operands, step.results)
+            )
+            yield " + ".join(operators), reads, makes, step.arithmetic

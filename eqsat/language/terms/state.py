@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from eqsat.errors import UsageError
+from eqsat.errors import UsageError, nearest
 from eqsat.language.terms.types import DType, Shape, TensorType
 
 #: Channels in one block of the layout "blocked": those of a vector register of 512 bits in float32.
@@ -111,4 +111,6 @@ def check_layouts(layouts: tuple[str, ...]) -> None:
     """UsageError for a name that is no layout."""
     for name in layouts:
         if not isinstance(name, str) or name not in LAYOUTS:
-            raise UsageError(f"no layout {name!r}", expected="some of " + ", ".join(LAYOUTS))
+            raise UsageError(
+                f"no layout {name!r}", expected="some of " + ", ".join(LAYOUTS), remedy=nearest(name, LAYOUTS)
+            )

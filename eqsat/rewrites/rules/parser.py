@@ -21,6 +21,7 @@ from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, loop_parts, may_exceed, substituted
 from eqsat.rewrites.rules.rule import LEFT, PHASES, RIGHT, SPLICE, Origin, Rule
+from eqsat.system.files import reason_of
 
 _HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
 _IF, _WHERE = re.compile(r"\sif\s"), re.compile(r"\swhere\s")
@@ -69,10 +70,15 @@ def parse_file(path: Path, *, origin: Origin = "given") -> tuple[Rule, ...]:
     except UnicodeDecodeError as error:
         reason = f"byte {error.start} is no UTF-8"
     except (OSError, ValueError) as error:
-        reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        reason = reason_of(error)
     else:
         return parse_rules(text, str(path), origin=origin)
-    raise RuleError(f"cannot be read: {reason}", where=str(path), expected="a text file of rules, in UTF-8")
+    raise unreadable_rules(path, reason)
+
+
+def unreadable_rules(path: Path, reason: str) -> RuleError:
+    """The error for a file of rules that cannot be read."""
+    return RuleError(f"cannot be read: {reason}", where=str(path), expected="a text file of rules, in UTF-8")
 
 
 class _State:

@@ -21,9 +21,9 @@ Types = Sequence[TensorType | None]
 
 
 def available_on(
-    device: str, opset: int, *, contrib: bool = False, windowed: Collection[Dim] = ()
+    opset: int, *, contrib: bool = False, windowed: Collection[Dim] = ()
 ) -> Callable[[str, Attrs, Types, Types], bool]:
-    """Return whether an operator of ours is one of ONNX's at an opset, and runs on a device on operands of some types.
+    """Return whether an operator of ours is one of ONNX's at an opset, and runs on a CPU on operands of some types.
 
     With `contrib`, operators that ONNX Runtime has of its own count too, where it has kernels of them. `windowed`
     are dims that the original moves windows over: at sizes where one is 0 it does not run either.
@@ -31,11 +31,11 @@ def available_on(
 
     def available(op: str, attrs: Attrs, operands: Types, results: Types) -> bool:
         name = OPS[op].onnx
-        if contrib and device == "onnxruntime-cpu" and has_fused_kernel(op, attrs, operands):
+        if contrib and has_fused_kernel(op, attrs, operands):
             return True
         if op == "attention" and attrs["hidden"] == "nan":
             return False  # ONNX's operator makes 0
-        if not has(op, opset) or name is None or device != "onnxruntime-cpu":
+        if not has(op, opset) or name is None:
             return has(op, opset)
         if op == "reshape" and opset < ALLOWS_ZERO and not _reshapes_to_nothing(operands[0], results[0], opset):
             return False

@@ -117,13 +117,38 @@ def test_backtracking_is_a_way_to_choose(model, tmp_path):
 def test_a_front_is_a_table_a_plot_and_json(model, tmp_path, capsys):
     plot, points = tmp_path / "front.svg", tmp_path / "front.json"
     assert run("pareto", model, "-x", "time", "-y", "weight_memory", "--plot", plot, "--json", points) == 0
-    assert "time against weight_memory" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "time against weight_memory" in shown
+    assert "µs" in shown
+    assert "49.2 kB" in shown
     assert plot.read_text().startswith("<?xml")
     found = json.loads(points.read_text())
+    assert found["terms"] == ["time", "weight_memory"]
+    assert found["units"] == {"time": "seconds", "weight_memory": "bytes"}
     assert found["complete"]
     values = [(p["time"], p["weight_memory"]) for p in found["points"]]
     assert values == sorted(values)
     assert [b for _, b in values] == sorted((b for _, b in values), reverse=True)
+
+
+def test_a_front_tells_of_its_phases_and_how_many_points_it_has(model, capsys):
+    assert run("pareto", model, "-x", "time", "-y", "launches", "-vv") == 0
+    told = capsys.readouterr().err
+    steps = [line for line in told.splitlines() if line.startswith("  extract: ")]
+    assert "no point yet, least launches" in steps[0]
+    assert any("1 point, " in step for step in steps)
+    assert "100 % of the range of launches searched" in steps[-1]
+    assert [line.partition(":")[0] for line in told.splitlines() if not line.startswith(" ")][:2] == [
+        "read",
+        "saturate",
+    ]
+
+
+def test_the_axes_of_a_front_have_units(model):
+    front = eqsat.pareto(str(model), "time", "peak_memory", time_limit=10.0)
+    (axes,) = front.plot().axes
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("time (seconds)", "peak_memory (bytes)")
+    assert front.units == {"time": "seconds", "peak_memory": "bytes"}
 
 
 def test_a_front_of_no_term_is_refused(model, capsys):

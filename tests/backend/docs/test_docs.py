@@ -25,6 +25,7 @@ MAKE_TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
 TOLD = [p for p in PAGES if pages.tells_files(p)]
 ELSEWHERE = {
     "declare-an-operator.md": "tests/backend/docs/test_own_operator.py",
+    "plug-ins.md": "tests/backend/docs/test_plug_ins.py",
     "pytorch.md": "tests/backend/pytorch/test_page.py",
 }
 

@@ -2,7 +2,6 @@
 
 import base64
 import json
-import shutil
 from dataclasses import replace
 
 import pytest
@@ -14,67 +13,7 @@ from eqsat.explorer.page.static import eclass_table
 from eqsat.explorer.view.views import ClassView, FormView, RunView
 from tests.support import run_views
 
-CHROMIUM = shutil.which("chromium")
-if CHROMIUM is None:
-    pytest.skip("needs Chromium (Debian's package chromium)", allow_module_level=True)
-
-FLAGS = (
-    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
-)
 expect = playwright.expect
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as started:
-        running = started.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
-        yield running
-        running.close()
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory):
-    """Pages of the runs, written once."""
-    folder = tmp_path_factory.mktemp("pages")
-    views = {
-        "small": run_views.small(),
-        "hostile": run_views.hostile(),
-        "medium": run_views.large(layers=60),
-        "large": run_views.large(),
-    }
-    for name, view in views.items():
-        (folder / f"{name}.html").write_text(page(view), encoding="utf-8")
-    return folder
-
-
-@pytest.fixture
-def visit(browser, files):
-    """Opens a file; afterwards nothing may have gone wrong in it, and nothing but it may have been asked for."""
-    contexts, wrong, asked, refused = [], [], [], []
-
-    def call(name, address="", **settings):
-        context = browser.new_context(viewport={"width": 1400, "height": 850}, **settings)
-        contexts.append(context)
-        tab = context.new_page()
-        tab.set_default_timeout(30_000)
-        tab.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
-        tab.on("pageerror", lambda error: wrong.append(str(error)))
-        tab.on("dialog", lambda dialog: (wrong.append(f"dialog {dialog.message}"), dialog.dismiss()))
-        context.on("request", lambda request: asked.append(request.url))
-        context.on("requestfailed", lambda request: refused.append((request.url, request.failure)))
-        place = files / f"{name}.html"
-        tab.goto(place.as_uri() + address)
-        if settings.get("java_script_enabled", True):
-            tab.wait_for_selector("[data-ready]", state="attached")
-        tab.wrong, tab.asked, tab.refused = wrong, asked, refused
-        return tab
-
-    yield call
-    for context in contexts:
-        context.close()
-    assert wrong == []
-    assert {url.partition("#")[0] for url in asked} <= {file.as_uri() for file in files.iterdir()}
 
 
 def node(tab, side, label):

@@ -162,7 +162,7 @@ def test_entries_of_a_gpu_are_its_costs_on_a_machine_without_one(here):
     model, cost = relu(table)
     assert (cost().seconds, cost().estimated) == (9e-6, False)
     assert table.mismatch(model.environment) is None
-    assert table.stand_in(model.environment) is None
+    assert table.stand_in(model.environment, model.device) is None
     entries(table, replace(THERE, protocol=2), 5e-6)
     assert relu(table)[1]().seconds == 5e-6
 
@@ -173,11 +173,13 @@ def test_entries_of_a_gpu_that_is_here_are_those_of_its_driver_where_there_are_a
     entries(table, THERE)
     model, cost = relu(table, "cuda")
     assert cost().seconds == 7e-6
-    assert table.stand_in(model.environment).startswith("costs were measured in another environment: runtime is 'cupy")
+    assert table.stand_in(model.environment, model.device).startswith(
+        "costs were measured in another environment: runtime is 'cupy"
+    )
     entries(table, Environment.current("cuda"), 6e-6)
     model, cost = relu(table, "cuda")
     assert cost().seconds == 6e-6
-    assert table.stand_in(model.environment) is None
+    assert table.stand_in(model.environment, model.device) is None
 
 
 def test_entries_that_wait_for_the_end_of_their_window_are_no_costs(here):

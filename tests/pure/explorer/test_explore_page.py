@@ -249,6 +249,8 @@ def test_the_table_of_a_class_lists_forms_by_cost_and_marks_the_chosen_one():
     assert [re.sub(r"<[^>]+>", "|", row).strip("|").split("||")[0] for row in rows][:2] == ["chosen", "original"]
     assert "bold" in rows[0] and "bold" not in rows[1]
     assert "matmul-distributes" in rows[0]
+    assert "shared parts counted each time; the choice counts them once" in text
+    assert re.findall(r"<th [^>]*>([^<]*)", text) == ["", "form", "of classes", "own cost", "tree cost", "by rule"]
 
 
 def test_a_fragment_is_still_first_and_its_frame_is_closed_off(large):

@@ -232,6 +232,24 @@ def test_forms_have_their_costs_and_the_chosen_one_is_marked() -> None:
     assert ex.best.cost == ex.choice.cost
 
 
+def test_the_cost_of_a_tree_is_named_and_told_from_that_of_the_choice() -> None:
+    g = eqsat.Graph("shared")
+    x = g.input("x", (64, 64))
+    shared = x @ x
+    g.output("y", eqsat.relu(shared) + eqsat.tanh(shared))
+    ex = eqsat.explore(g, rules=parse_rules(ASSOCIATIVE), layouts="row")
+    ex.grow()
+    forms = ex.eclass("y")
+    (product,) = ex.eclass(shared)
+    assert product.cost is not None and forms[0].total is not None
+    assert forms[0].total == pytest.approx(ex.choice.cost + product.cost), "the tree counts the product twice"
+    note = "tree cost: with the cheapest operands, shared parts counted each time; the choice counts them once"
+    for text in (str(forms), forms._repr_html_()):
+        assert note in text
+        assert "with what it needs" not in text
+    assert note not in str(ex.eclass("x")), "an input is no tree"
+
+
 def test_the_integer_program_chooses_what_enumeration_finds_best_at_any_costs() -> None:
     ex, _ = associative(5)
     ex.grow()

@@ -262,6 +262,14 @@ def test_a_front_is_a_table(trade: Front) -> None:
     assert rows[0] == ["cost", "against", "launches"]
 
 
+def test_the_search_for_a_front_tells_of_each_point_and_of_its_share_of_the_range() -> None:
+    nodes = [Node(0, (), 1.0), Node(0, (), 3.0), Node(0, (), 4.0)]
+    problem = Problem(nodes, [(0, 0)], limits=[Limit("launches", float("inf"), [6, 5, 2])])
+    told: list[tuple[int, float]] = []
+    assert len(front(problem, y="launches", progress=lambda *news: told.append(news)).points) == 3
+    assert told == [(1, 0.0), (2, 0.25), (3, 1.0)]
+
+
 def test_a_front_is_a_plot(trade: Front, tmp_path: Path) -> None:
     figure = plot(trade, tmp_path / "front.svg")
     axes = figure.axes[0]
@@ -275,7 +283,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(trade: Front, monkeypatc
     figure_class.cache_clear()
     with pytest.raises(MissingExtraError) as error:
         plot(trade)
-    assert error.value.remedy == "pip install eqsat[plot]"
+    assert error.value.remedy == "pip install 'eqsat[plot]'"
 
 
 def test_a_front_of_unknown_terms_is_refused() -> None:

@@ -12,12 +12,23 @@ from rich.console import Console
 
 from eqsat.certify.record import CheckedRegion
 from eqsat.report.explanation import Change, Step
-from eqsat.report.parts import Baseline, BodyCertificate, CertificateSummary, ControlChange, OpaqueNode, StepCost
+from eqsat.report.parts import (
+    Baseline,
+    BodyCertificate,
+    CertificateSummary,
+    ControlChange,
+    Finalist,
+    InputModel,
+    OpaqueNode,
+    RunMachine,
+    StepCost,
+)
 from eqsat.report.report import PHASES, Progress, Report
 from eqsat.report.units import count, duration, percent, quantity
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
+LOST = "no finalist was measured to be faster with 95 % confidence"
 CHANGED = Report(
     name="sru_text_classifier",
     device="onnxruntime-cpu",
@@ -60,9 +71,29 @@ CHANGED = Report(
     },
     measured_before=9.77e-3,
     measured_after=5.08e-3,
+    measured_ratio=0.522,
     measured_bound=0.531,
+    finalists=[
+        Finalist("original", 343, 9.12e-3, 9.77e-3, None, None, False, "ilp is faster with 95 % confidence"),
+        Finalist(
+            "ilp",
+            286,
+            4.81e-3,
+            5.08e-3,
+            0.522,
+            0.531,
+            True,
+            "measured at 0.522 of the original's time, at most 0.531 (95 %)",
+        ),
+        Finalist("greedy", 300, 5.2e-3, 5.6e-3, 0.574, 0.581, False, "ilp is faster in the median"),
+        Finalist("portable", 301, 5.4e-3, None, None, None, False, "output 'y' differs by 1.0e-01"),
+    ],
+    input=InputModel("sru.onnx", "file", "2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae"),
+    arguments={"time_limit": 60.0, "progress": "app.follow", "sizes": {"batch": {8: 1.0}}},
+    versions={"python": "3.11.7", "eqsat": "0.1.0", "onnxruntime": "1.31.1"},
+    machine=RunMachine("a processor, stepping 1", 2, 1, "Linux 6.1 x86_64"),
     kept="ilp",
-    kept_because="measured at 0.53 of the original's time at most (95 %)",
+    kept_because="measured at 0.522 of the original's time, at most 0.531 (95 %)",
     opaque=[OpaqueNode("loop", "Loop", "control flow")],
     operators_before={"matmul": 60},
     operators_after={"matmul": 3},
@@ -99,7 +130,7 @@ CHANGED = Report(
 UNCHANGED = replace(
     CHANGED,
     kept="original",
-    kept_because="no finalist was measured to be faster with 95 % confidence",
+    kept_because=LOST,
     changes=[],
     stopped_by="node_limit",
     extraction="time_limit",
@@ -110,8 +141,26 @@ UNCHANGED = replace(
     rules_fired={},
     opaque=[],
     warnings=[],
-    measured_before=None,
-    measured_after=None,
+    measured_before=9.77e-3,
+    measured_after=9.77e-3,
+    measured_ratio=1.0,
+    measured_bound=1.0,
+    finalists=[
+        Finalist("original", 343, 9.12e-3, 9.77e-3, None, None, True, LOST),
+        Finalist(
+            "ilp",
+            286,
+            4.81e-3,
+            9.71e-3,
+            0.994,
+            1.013,
+            False,
+            "it is faster in the median, but not with 95 % confidence",
+        ),
+        Finalist(
+            "greedy", 300, 5.2e-3, 9.9e-3, 1.013, 1.02, False, "it was measured to be no faster than the original"
+        ),
+    ],
     amounts={},
     steps=[],
     baselines=[],

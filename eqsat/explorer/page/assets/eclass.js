@@ -1,5 +1,8 @@
 // The e-class panel: every form of a class, what it costs, which is chosen, and where it comes from.
 
+const TREE_COST = "Tree cost: that of the form and of the cheapest forms below it, shared parts counted each time. "
+  + "The choice counts a shared part once (DAG cost), so it may prefer a form whose tree costs more.";
+
 /** `acts`: address(id) and ruleAddress(name) are what follows # for a class and a rule; show(id) shows it in the e-graph. */
 function classPanel(run, id, acts) {
   const of = run.classes.get(id);
@@ -20,8 +23,9 @@ function classPanel(run, id, acts) {
     element("table", { class: "forms" },
       element("thead", {}, element("tr", {}, element("th", {}, plural(of.forms.length, "form")),
         element("th", { class: "number", title: "of this operator alone" }, "Own cost"),
-        element("th", { class: "number", title: "of the cheapest tree with this form at its root" }, "Total"))),
+        element("th", { class: "number", title: "of the cheapest tree with this form at its root" }, "Tree cost"))),
       element("tbody", {}, forms.map((form) => formRow(run, form, least, acts)))),
+    element("p", { class: "note" }, TREE_COST),
     element("h3", {}, "Read by"),
     readers.length ? links(run, readers.slice(0, 30), acts) : element("p", { class: "muted" }, "nothing: an output, or not used"),
     acts.show && element("p", {}, button("Show in the e-graph", "Show this class in the e-graph", () => acts.show(id), { class: "wide" })));

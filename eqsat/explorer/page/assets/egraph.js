@@ -10,17 +10,31 @@ class EgraphDrawing {
     this.run = run;
     this.acts = acts;
     this.readers = readersOf(run.classes);
-    this.viewport = new Viewport("e-graph", () => {});
+    this.viewport = new Viewport("e-graph", () => this.moved());
     this.chosen = null;
+    this.enlarged = 0; // the size that titles are drawn at; where it is not 0, they are all the text there is
   }
 
-  /** The whole e-graph, as it was laid out beforehand. */
+  /** The whole e-graph, as it was laid out beforehand; where it does not fit in legibly, the part around one class. */
   showWhole() {
     const { layer, across, lines } = this.run.whole;
     const ids = [...this.run.classes.keys()];
     const bends = new Map(lines.map(([start, end, ...flat]) => [`${start} ${end}`, pairs(flat)]));
     this.compose(ids, layer, across, bends);
-    this.viewport.fit(this.bounds, 0.55);
+    this.frame(this.richest());
+  }
+
+  /** The class with the most forms: there is most to see around it. */
+  richest() {
+    return [...this.run.classes.values()].reduce((best, of) => (of.forms.length > best.forms.length ? of : best)).id;
+  }
+
+  /** Shows all at a legible size, or else a class with as much around it as there is room for. */
+  frame(id) {
+    this.viewport.fit(this.bounds, LEGIBLE);
+    this.viewport.show(this.boxes.get(id), LEGIBLE);
+    this.viewport.hold(this.bounds);
+    this.paint();
   }
 
   /** A class, the operands of its forms to some depth, and the classes that read it. */
@@ -44,9 +58,7 @@ class EgraphDrawing {
     const across = acrossOf(stops, linked);
     const bends = new Map(routes.map(({ key, route }) => [key, route.slice(1, -1).map((stop) => [stops[stop], across[stop]])]));
     this.compose(ids, layer, across.slice(0, ids.length), bends);
-    const box = this.boxes.get(id);
-    this.viewport.fit(this.bounds, 0.6);
-    if (this.viewport.scale === 0.6) this.viewport.centre(box.x + box.width / 2, box.y + box.height / 2, 0.6);
+    this.frame(id);
   }
 
   near(id, depth) {
@@ -80,10 +92,19 @@ class EgraphDrawing {
     }]));
     this.lines = lines.map((line, place) => ({ ...line, operand: ids[line.start], reader: ids[line.end], path: curve(placed.points[place]) }));
     this.bounds = { x: 0, y: 0, width: placed.width, height: placed.height };
-    this.paint();
+  }
+
+  /** Draws anew where the zoom changes which texts are legible. */
+  moved() {
+    if (this.waiting || !this.boxes || this.enlarged === this.viewport.enlarged) return;
+    this.waiting = requestAnimationFrame(() => {
+      this.waiting = null;
+      this.paint();
+    });
   }
 
   paint() {
+    this.enlarged = this.viewport.enlarged;
     const lit = (line) => line.operand === this.chosen || line.reader === this.chosen;
     const lines = this.lines.map((line) => shape("path", {
       class: `edge${line.form.chosen ? " chosen" : ""}${lit(line) ? " lit" : ""}`, d: line.path,
@@ -97,21 +118,34 @@ class EgraphDrawing {
     const states = `${of.constant ? " known" : ""}${of.id === this.chosen ? " chosen" : ""}`;
     const made = shape("g", { class: `class${states}`, "data-class": of.id },
       shape("rect", { class: "frame", x, y, width, height, rx: 9 }),
-      shape("text", { class: "name", x: x + 10, y: y + 17 }, cut(of.name, TITLE, width - 20, true)),
-      shape("text", { class: "facts", x: x + 10, y: y + 32 }, cut(`class ${of.id} \u00b7 ${of.type}`, SMALL, width - 20)),
+      ...this.classTitle(of, box),
       shape("title", {}, `class ${of.id}: ${of.values.join(", ") || of.name}\n${of.type}`));
-    for (const { form, x: dx, y: dy, width: wide, text, attrs } of inside.forms) {
+    for (const placed of inside.forms) {
+      const { form, x: dx, y: dy, width: wide } = placed;
       const mark = `${form.chosen ? " chosen" : ""}${form.original ? " original" : ""}`;
       const cost = duration(form.seconds, form.estimated);
       made.append(shape("g", { class: `form${mark}` },
         shape("rect", { x: x + dx, y: y + dy, width: wide, height: inside.tall, rx: 5 }),
-        shape("text", { class: "name", x: x + dx + 8, y: y + dy + 15 }, text),
-        shape("text", { class: "cost", x: x + dx + 8, y: y + dy + 29 }, cost || "no cost"),
-        attrs ? shape("text", { class: "facts", x: x + dx + 8, y: y + dy + 43 }, attrs) : null,
+        ...this.formTexts(placed, x + dx, y + dy, inside.tall, cost),
         shape("title", {}, [`${form.op} ${form.attrs}`, cost, form.rule && `by ${form.rule}`].filter(Boolean).join("\n"))));
     }
-    if (inside.more) made.append(shape("text", { class: "facts", x: x + 10, y: y + height - 7 }, `${inside.more} more forms`));
+    if (inside.more && !this.enlarged) made.append(shape("text", { class: "facts", x: x + 10, y: y + height - 7 }, `${inside.more} more forms`));
     return pressable(made, `class ${of.id} ${of.name}, ${plural(of.forms.length, "form")}`, () => this.acts.open(of.id));
+  }
+
+  classTitle(of, { x, y, width }) {
+    if (this.enlarged) return [enlargedTitle(of.name, this.enlarged, { x: x + 8, y: y + 1, width: width - 16, height: 38 }, true)];
+    return [
+      shape("text", { class: "name", x: x + 10, y: y + 17 }, cut(of.name, TITLE, width - 20, true)),
+      shape("text", { class: "facts", x: x + 10, y: y + 32 }, cut(`class ${of.id} \u00b7 ${of.type}`, SMALL, width - 20))];
+  }
+
+  formTexts({ form, width, text, attrs }, x, y, height, cost) {
+    if (this.enlarged) return [enlargedTitle(form.op, this.enlarged, { x: x + 5, y, width: width - 10, height })];
+    return [
+      shape("text", { class: "name", x: x + 8, y: y + 15 }, text),
+      shape("text", { class: "cost", x: x + 8, y: y + 29 }, cost || "no cost"),
+      attrs ? shape("text", { class: "facts", x: x + 8, y: y + 43 }, attrs) : null];
   }
 
   /** Marks a class. */
@@ -123,7 +157,7 @@ class EgraphDrawing {
   /** Brings a class into view. */
   bring(id) {
     const box = this.boxes.get(id);
-    if (box && !within(box, this.viewport.view())) this.viewport.centre(box.x + box.width / 2, box.y + box.height / 2, 0.6);
+    if (box && !within(box, this.viewport.view())) this.viewport.show(box, LEGIBLE);
   }
 
   fit(least = undefined) {

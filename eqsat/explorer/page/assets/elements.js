@@ -82,6 +82,15 @@ function cut(text, font, width, keepEnd = false) {
   return shown(low);
 }
 
+/** A title at a size of its own, cut to a room; null where hardly a letter of it fits in. */
+function enlargedTitle(text, size, { x, y, width, height }, keepEnd = false) {
+  const shown = size * 1.2 > height ? "" : cut(text, `600 ${size}px system-ui, sans-serif`, width, keepEnd);
+  if (shown.length < Math.min(text.length, 3)) return null;
+  const made = shape("text", { class: "name", x, y: y + height / 2 + size * 0.36 }, shown);
+  made.style.fontSize = `${size}px`;
+  return made;
+}
+
 /** The colour of a change: seven that colour-blind people tell apart, with its number beside it. */
 function hue(change) {
   return `hue${((change - 1) % 7) + 1}`;

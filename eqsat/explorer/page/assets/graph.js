@@ -239,11 +239,11 @@ class GraphDrawing {
     const first = [...this.boxes.nodes].find(([index]) => this.graph.nodes[index].change !== null)?.[1]
       ?? [...this.boxes.blocks].find(([index]) => !this.open.has(index) && this.graph.blocks[index].changes.size)?.[1];
     this.viewport.scale = 0.7;
-    if (whole >= 0.5 || !first) this.fit(0.6);
+    if (whole >= 0.5 || !first) this.fit(LEGIBLE);
     else {
       // no empty room above the graph
-      const y = Math.max(first.y + first.height / 2, (height / 2 - 16) / 0.85);
-      this.viewport.centre(first.x + first.width / 2, y, 0.85);
+      const y = Math.max(first.y + first.height / 2, (height / 2 - 16) / LEGIBLE);
+      this.viewport.centre(first.x + first.width / 2, y, LEGIBLE);
     }
     this.repaint();
   }

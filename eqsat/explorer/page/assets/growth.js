@@ -2,17 +2,30 @@
 
 const TOP_RULES = 12;
 
-function growthPane(run) {
-  const { growth } = run;
-  if (!growth.length) return element("section", { class: "text" }, element("p", { class: "empty" }, "This run recorded no steps."));
-  const names = topRules(growth);
-  return element("section", { class: "text growth" },
-    element("h2", {}, "Size of the e-graph over time"),
-    sizeChart(growth),
-    key([["nodes", "e-nodes"], ["classes", "e-classes"]]),
-    element("h2", {}, "Firings per rule, by step"),
-    firedChart(growth, names),
-    key(names.map((name, at) => [`series${at}`, name])));
+/** Charts as wide as their pane, drawn anew when that gets another width: their texts are as large as all others. */
+class GrowthPane {
+  constructor(run) {
+    this.growth = run.growth;
+    this.names = topRules(run.growth);
+    this.charts = [element("div"), element("div")];
+    this.element = element("section", { class: "text growth" }, run.growth.length ? [
+      element("h2", {}, "Size of the e-graph over time"),
+      this.charts[0],
+      key([["nodes", "e-nodes"], ["classes", "e-classes"]]),
+      element("h2", {}, "Firings per rule, by step"),
+      this.charts[1],
+      key(this.names.map((name, at) => [`series${at}`, name])),
+    ] : element("p", { class: "empty" }, "This run recorded no steps."));
+    new ResizeObserver(() => this.show()).observe(this.charts[0]);
+  }
+
+  show() {
+    const width = Math.min(this.charts[0].clientWidth, CHART.most);
+    if (!this.growth.length || !width || width === this.width) return;
+    this.width = width;
+    this.charts[0].replaceChildren(sizeChart(this.growth, width));
+    this.charts[1].replaceChildren(firedChart(this.growth, this.names, width));
+  }
 }
 
 /** The rules that fired most, then the rest as "others". */
@@ -27,11 +40,12 @@ function key(entries) {
   return element("ul", { class: "key" }, entries.map(([name, text]) => element("li", {}, element("i", { class: name }), text)));
 }
 
-const CHART = { width: 860, height: 260, left: 64, right: 16, top: 12, bottom: 40 };
+const STEP_LABEL = 34; // pixels that the number of a step needs with room around it
+const CHART = { most: 1000, height: 260, left: 64, right: 16, top: 12, bottom: 40 };
 
-function frame(most, label) {
-  const { width, height, left, right, top, bottom } = CHART;
-  const svg = shape("svg", { class: "chart", viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": label });
+function frame(most, label, width) {
+  const { height, left, right, top, bottom } = CHART;
+  const svg = shape("svg", { class: "chart", width, height, role: "img", "aria-label": label });
   const ticks = ticksTo(most);
   const y = (value) => height - bottom - ((height - top - bottom) * value) / (ticks.at(-1) || 1);
   for (const tick of ticks) {
@@ -49,11 +63,11 @@ function ticksTo(most) {
   return Array.from({ length: Math.ceil(Math.max(most, 1) / step) + 1 }, (_, at) => at * step);
 }
 
-function sizeChart(growth) {
-  const { width, height, left, right, bottom } = CHART;
+function sizeChart(growth, width) {
+  const { height, left, right, bottom } = CHART;
   const last = growth.at(-1).seconds || 1;
   const x = (seconds) => left + ((width - left - right) * seconds) / last;
-  const [svg, y] = frame(Math.max(...growth.map((step) => step.nodes)), "e-nodes and e-classes over time");
+  const [svg, y] = frame(Math.max(...growth.map((step) => step.nodes)), "e-nodes and e-classes over time", width);
   for (const of of ["nodes", "classes"]) {
     svg.append(shape("path", { class: `line ${of}`, d: growth.map((step, at) => `${at ? "L" : "M"}${round(x(step.seconds))} ${round(y(step[of]))}`).join("") }));
     for (const step of growth) {
@@ -68,12 +82,12 @@ function sizeChart(growth) {
   return svg;
 }
 
-function firedChart(growth, names) {
-  const { width, height, left, right, bottom } = CHART;
+function firedChart(growth, names, width) {
+  const { height, left, right, bottom } = CHART;
   const sums = growth.map((step) => [...step.fired.values()].reduce((sum, count) => sum + count, 0));
-  const [svg, y] = frame(Math.max(...sums), "firings per rule, by step");
+  const [svg, y] = frame(Math.max(...sums), "firings per rule, by step", width);
   const each = (width - left - right) / growth.length;
-  const every = Math.ceil(growth.length / 20);
+  const every = Math.ceil(STEP_LABEL / each);
   growth.forEach((step, at) => {
     const parts = new Map(names.map((name) => [name, 0]));
     for (const [name, count] of step.fired) {
@@ -122,12 +136,17 @@ class RulesPane {
       head.setAttribute("aria-sort", sorted);
     }
     this.body.replaceChildren(...order.map((rule) => element("tr", { "data-rule": rule.name },
-      element("td", {}, rule.name), element("td", { class: "number" }, rule.fired.toLocaleString("en")), element("td", {}, rule.origin),
-      element("td", {}, rule.evidence), element("td", {}, element("code", {}, rule.text)))));
+      cell("name", rule.name), cell("fired", rule.fired.toLocaleString("en"), "number"), cell("origin", rule.origin),
+      cell("evidence", rule.evidence), cell("text", element("code", {}, rule.text)))));
   }
 
   show(state) {
     for (const row of this.body.children) row.classList.toggle("lit", row.dataset.rule === state.rule);
     this.body.querySelector(".lit")?.scrollIntoView({ block: "center" });
   }
+}
+
+/** A cell that says which column it is of, for screens on which a row is a card. */
+function cell(column, content, kind = null) {
+  return element("td", { class: kind, "data-label": column }, content);
 }

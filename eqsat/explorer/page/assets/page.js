@@ -35,7 +35,7 @@ class Page {
       graphs: () => (run.graphs.length ? new GraphsPane(run, acts) : null),
       egraph: () => (run.classes.size ? new EgraphPane(run, acts) : null),
       changes: () => changesPane(run, acts),
-      growth: () => growthPane(run),
+      growth: () => new GrowthPane(run),
       rules: () => new RulesPane(run),
       report: () => reportPane(run),
     };
@@ -44,7 +44,7 @@ class Page {
   }
 
   start() {
-    const title = element("h1", {}, this.run.title);
+    const title = element("h1", { title: this.run.title }, this.run.title);
     document.body.append(element("header", { class: "top" }, title, this.only ? null : this.tabs, this.search.element), this.main);
     document.body.classList.toggle("single", Boolean(this.only));
     addEventListener("hashchange", () => this.show());

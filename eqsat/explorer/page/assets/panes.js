@@ -104,7 +104,7 @@ class EgraphPane {
     if (this.whole) {
       if (!this.shown) this.drawing.showWhole();
     } else {
-      const focus = known ?? this.focus ?? this.firstWorth();
+      const focus = known ?? this.focus ?? this.drawing.richest();
       if (focus !== this.focus || !this.shown) this.drawing.showAround(focus);
       this.focus = focus;
     }
@@ -112,11 +112,6 @@ class EgraphPane {
     this.title.textContent = this.whole ? "" : `around ${this.run.classes.get(this.focus).name}`;
     this.drawing.choose(known ?? (this.whole ? null : this.focus));
     if (this.whole && known !== null) this.drawing.bring(known);
-  }
-
-  /** The class with the most forms: there is most to see around it. */
-  firstWorth() {
-    return [...this.run.classes.values()].reduce((best, of) => (of.forms.length > best.forms.length ? of : best)).id;
   }
 
   turn() {

@@ -2,6 +2,8 @@
 
 const SMALLEST = 0.001;
 const LARGEST = 3;
+const LEAST_TEXT = 11; // pixels on the screen: smaller text is not read
+const LEGIBLE = LEAST_TEXT / 11.5; // the scale at which the smallest text of a drawing has that size
 
 class Viewport {
   constructor(label, moved) {
@@ -83,6 +85,27 @@ class Viewport {
     this.x = width / 2 - x * this.scale;
     this.y = height / 2 - y * this.scale;
     this.apply();
+  }
+
+  /** Brings a box to the middle; of one that is larger than the view, its top left part, where its title is. */
+  show(box, least) {
+    const half = (size, length) => Math.min(length, (size - 32) / Math.max(this.scale, least)) / 2;
+    this.centre(box.x + half(this.size[0], box.width), box.y + half(this.size[1], box.height), least);
+  }
+
+  /** Moves a box that is larger than the view so that it fills it, and centres one that is not. */
+  hold(box) {
+    const along = (at, size, from, length) => (length * this.scale > size - 32
+      ? Math.min(16 - from * this.scale, Math.max(size - 16 - (from + length) * this.scale, at))
+      : size / 2 - (from + length / 2) * this.scale);
+    this.x = along(this.x, this.size[0], box.x, box.width);
+    this.y = along(this.y, this.size[1], box.y, box.height);
+    this.apply();
+  }
+
+  /** The size of a text, in the drawing, that is just legible on the screen; 0 where all texts are. */
+  get enlarged() {
+    return this.scale >= LEGIBLE ? 0 : Math.ceil((2 * LEAST_TEXT) / this.scale) / 2;
   }
 
   wheel(event) {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import stat
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,8 +12,10 @@ from onnx import ModelProto, defs
 
 from eqsat.errors import ImportModelError
 from eqsat.language.onnx.files import wire
+from eqsat.language.onnx.files.access import check_model_file, refused
 from eqsat.language.onnx.files.tensors import ExternalData
 from eqsat.language.terms import Array
+from eqsat.system.files import reason_of
 
 OLDEST_OPSET = 7
 #: Raw data from this size on are kept out of protobuf.
@@ -74,24 +75,15 @@ def _from_proto(model: ModelProto) -> Source:
 def _from_path(path: Path) -> Source:
     where = str(path)
     try:
-        state = path.stat()
-        if not stat.S_ISREG(state.st_mode) and not stat.S_ISDIR(state.st_mode):
-            # Opening a pipe waits for who writes to it; a device has no end.
-            raise ImportModelError("no regular file", where=where, expected="the path of an ONNX model")
+        check_model_file(path)
         with path.open("rb") as file:
-            if state.st_size == 0:
+            if path.stat().st_size == 0:
                 raise ImportModelError("the file is empty", where=where, expected="an ONNX model")
             with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
                 skeleton, ranges = _split(data, where)
             raw = {i: np.fromfile(file, np.uint8, b - a, offset=a - file.tell()) for i, (a, b) in ranges.items()}
     except (OSError, ValueError) as fault:
-        reason = fault.strerror if isinstance(fault, OSError) and fault.strerror else fault
-        raise ImportModelError(
-            f"the file cannot be read: {reason}",
-            where=where,
-            expected="the path of an ONNX model",
-            remedy="check the path and its permissions",
-        ) from fault
+        raise refused(path, reason_of(fault)) from fault
     return Source(skeleton, where, path, ExternalData(path.parent), raw)
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.onnx.read.digest import ModelDigest
 from eqsat.language.terms import Graph, Sym, TensorType
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ class Given:
     `nodes` counts the model's nodes before folding, those that only hold a constant left out. Where bodies of nodes
     were optimised already, `before` is the graph as it was before that, and `inside` says what was done. A graph that
     is a body itself is `heard`: the graph around it may tell the sign of its zeros; `doubted` inputs are not taken for
-    finite.
+    finite. `digest` is that of the whole model, None for a body.
     """
 
     source: Any
@@ -60,6 +61,7 @@ class Given:
     inside: tuple[Inside, ...] = ()
     doubted: frozenset[str] = frozenset()
     heard: bool = False
+    digest: ModelDigest | None = None
 
     @property
     def original(self) -> Graph:
@@ -88,22 +90,30 @@ def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
         from eqsat.language.graphs.fold import infer_and_fold
 
         graph, nodes = infer_and_fold(model), len(model.nodes)
+        digest = ModelDigest(model)
     else:
         from eqsat.language.onnx.read.importer import load
 
         # The folder a program works in may change before the result is written.
         source = Path(model).absolute() if isinstance(model, str | Path) else model
         graph = load(model)
-        nodes = graph.origin.nodes if isinstance(graph.origin, OnnxOrigin) else len(graph.nodes)
+        origin = graph.origin if isinstance(graph.origin, OnnxOrigin) else None
+        nodes = origin.nodes if origin is not None else len(graph.nodes)
+        digest = ModelDigest(source, origin.files if origin is not None else ())
     if not graph.outputs:
         raise GraphError("it has no outputs", where=graph.name, expected="a graph that computes something")
     if outputs is None:
-        return Given(source, graph, nodes)
+        return Given(source, graph, nodes, digest=digest)
     if isinstance(outputs, str) or not outputs:
         raise UsageError(f"outputs = {outputs!r}", where=graph.name, expected="a list of one name or more")
     restricted = graph.restricted(outputs)
     whole = list(restricted.outputs) == list(graph.outputs)
-    return Given(source if whole else None, restricted, nodes)
+    return Given(source if whole else None, restricted, nodes, digest=digest)
+
+
+def model_digest(given: Given) -> str:
+    """The SHA-256 of a model as it was given, whichever outputs of it are wanted; of a body, that of its graph."""
+    return (given.digest or ModelDigest(given.graph)).sha256
 
 
 def dims_of(graph: Graph) -> list[str]:
