@@ -200,6 +200,67 @@ def predict(name: str, folder: Path) -> dict[str, Any]:
     }
 
 
+def borrow(name: str, folder: Path) -> dict[str, Any]:
+    """Costs of the original and of the result as they are on a machine that nothing was measured on, and their times.
+
+    Of each graph, "roofline" is its cost by the roofline alone, "cold" by borrowed entries with weights from far memory
+    for each reader, "sum" with weights that are shared, which is the cost that is chosen by.
+    """
+    import eqsat
+    from eqsat.costs.model.borrowed import Borrowed
+    from eqsat.costs.model.model import CostModel
+    from eqsat.costs.table.table import CostTable
+    from eqsat.language.onnx.read.importer import load as read
+    from eqsat.runtime.examples import example_inputs
+    from eqsat.runtime.measure import interleaved
+    from eqsat.runtime.onnxruntime.session import session
+
+    graph = read(folder / "model.onnx")
+    with CostTable() as table:
+        result = eqsat.optimize(folder / "model.onnx", table=table)
+        plain = CostModel()
+        borrowed = Borrowed.of(table, plain.device, plain.environment)
+        models = {"roofline": plain, "cold": plain, "sum": plain}
+        if borrowed is not None:
+            models |= {kind: plain.borrowing(borrowed) for kind in ("cold", "sum")}
+        models["sum"].settle(graph)
+    result.save(folder / "result.onnx")
+    forms = {"original": graph, "optimised": result.graph}
+    if result.report.kept == "original":
+        del forms["optimised"]
+    feeds = example_inputs(graph, {}, 1)
+    files = {"original": "model.onnx", "optimised": "result.onnx"}
+    sessions = {form: session(folder / files[form], threads=1) for form in forms}
+    timings = interleaved({f: (lambda s=s: s.run(None, feeds)) for f, s in sessions.items()}, 40, 1, time_limit=10.0)
+    whole = models["sum"].graph(graph)
+    return {
+        "load": os.getloadavg()[0],
+        "from": "" if borrowed is None else borrowed.description,
+        "borrowed_share": whole.borrowed_share,
+        "estimated_share": whole.estimated_share,
+        "forms": {
+            form: {
+                "measured": timings.median(form),
+                **{
+                    name: _cold(model, g) if name == "cold" else model.graph(g).total.seconds
+                    for name, model in models.items()
+                },
+            }
+            for form, g in forms.items()
+        },
+    }
+
+
+def _cold(model: Any, graph: Any) -> float:
+    """The cost of a graph if every operator had its weights from far memory."""
+    from eqsat.costs.kernels.applications import applications
+
+    return sum(
+        model.node(n.op, n.attrs, operands, results, const).seconds
+        for n, operands, results, const in applications(graph)
+    )
+
+
 def accuracy(name: str, folder: Path) -> dict[str, Any]:
     """‖out − ref‖ / ‖ref‖ of result and original on ONNX Runtime, the reference being the original in float64."""
     from eqsat.certify import relative_difference
@@ -231,7 +292,7 @@ def _wide(array: Any) -> Any:
     return array.astype(np.float64) if array.dtype.kind == "f" else array
 
 
-STEPS = {f.__name__: f for f in (build, fill, optimise, usage, explain, latency, predict, accuracy)}
+STEPS = {f.__name__: f for f in (build, fill, optimise, usage, explain, latency, predict, borrow, accuracy)}
 
 if __name__ == "__main__":
     print(json.dumps(STEPS[sys.argv[1]](sys.argv[2], Path(sys.argv[3]))))

@@ -13,6 +13,7 @@ from eqsat.report.finalists import Candidate
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.steps.bodies import optimised_inside
+from eqsat.steps.calibrating import calibrated
 from eqsat.steps.certifying import Judged, Ruling, first_certified
 from eqsat.steps.choosing import Adjust, Chooser, Chosen
 from eqsat.steps.failures import guarded, kept_original
@@ -53,7 +54,7 @@ class Run:
 
     @classmethod
     def read(cls, model: ModelArgument, options: Options, growing: float = SATURATE) -> Run:
-        """Read a model and the rules, and find the sizes that the model is costed at.
+        """Read a model and the rules, scale costs to this machine, and find the sizes that the model is costed at.
 
         `growing` is the share of the time for growth. Reading itself is not in the time limit.
         """
@@ -64,6 +65,8 @@ class Run:
             rules, given = rules_of(options.rules), read(model, options.outputs)
             model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()
+        settings = calibrated(settings, log)
+        with log.phase("read"):
             settings = placed(given, options.asked_sizes, settings, log)
         return cls(settings, log, given, rules)
 

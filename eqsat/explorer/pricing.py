@@ -82,7 +82,7 @@ def prices(extraction: TensorProblem) -> dict[int, Price]:
     _, values = cheapest_trees(program, program.costs)
     by_position: dict[int, Price] = {}
     for option, way in enumerate(extraction.options):
-        if way.split is not None:
+        if way.split is not None or way.fetch:
             continue
         cost = program.costs[option]
         whole = cost + math.fsum(values[goal] for goal in program.needs[option])
@@ -90,7 +90,8 @@ def prices(extraction: TensorProblem) -> dict[int, Price]:
         known = by_position.get(position, Price())
         if math.isfinite(whole) and (known.total is None or whole < known.total):
             known = replace(known, total=whole)
-        pieces = any(eclass >= len(extraction.leaders) for eclass, _ in extraction.problem.nodes[option].operands)
+        first = next(iter(extraction.problem.nodes[option].operands), (0, 0))[0]
+        pieces = first >= len(extraction.leaders)  # of a split; constants that are shared come after the operands
         if len(way.positions) == 1 and not pieces and (known.own is None or cost < known.own):
             states = _states(extraction, option)
             known = replace(known, own=cost, seconds=way.cost.seconds, estimated=way.cost.estimated, states=states)
@@ -128,9 +129,11 @@ def repriced(extraction: TensorProblem, changes: Sequence[Repriced], in_seconds:
 
 def _reprice(extraction: TensorProblem, costs: list[float], change: Repriced, to: Change) -> None:
     hit = _hit(extraction, change)
+    if change.enode is None:
+        _unshare(extraction, costs, hit)
     alone: dict[int, float] = {}
     for option, way in enumerate(extraction.options):
-        if len(way.positions) == 1 and way.positions[0] in hit and way.split is None:
+        if len(way.positions) == 1 and way.positions[0] in hit and way.split is None and not way.fetch:
             before, after = costs[option], _changed(change, to, costs[option])
             costs[option] = after
             position = way.positions[0]
@@ -144,6 +147,20 @@ def _reprice(extraction: TensorProblem, costs: list[float], change: Repriced, to
     if change.op == CONVERT:
         for option in range(len(extraction.options), len(costs)):
             costs[option] = _changed(change, to, costs[option])
+
+
+def _unshare(extraction: TensorProblem, costs: list[float], hit: set[int]) -> None:
+    """Let kernels that share constants have their whole costs where these change: a new cost is each one's own."""
+    nodes = extraction.problem.nodes
+    fetches = {nodes[option].eclass: option for option, way in enumerate(extraction.options) if way.fetch}
+    shared: set[int] = set()
+    for option, way in enumerate(extraction.options):
+        if way.positions[-1] in hit and len(way.positions) == 1 and not way.fetch:
+            needed = [fetches[eclass] for eclass, _ in nodes[option].operands if eclass in fetches]
+            costs[option] += math.fsum(costs[fetch] for fetch in needed)
+            shared.update(needed)
+    for fetch in shared:
+        costs[fetch] = 0.0
 
 
 def _hit(extraction: TensorProblem, change: Repriced) -> set[int]:

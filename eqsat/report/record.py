@@ -37,6 +37,8 @@ class Record:
     rounds: int = 0
     growth: Sequence[tuple[str, int, int, float]] = ()
     estimated_share: float = 0.0
+    borrowed_share: float = 0.0
+    borrowed_from: str = ""
     rules_fired: Mapping[str, int] = field(default_factory=dict)
     rules_refused: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     certificate: parts.CertificateSummary

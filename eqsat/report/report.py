@@ -37,7 +37,9 @@ class Report(Record):
     without which the run began anew. `steps` lists all kernels and conversions that run: operators, states, seconds,
     whether they are estimated. `baselines` are the costs of other searches in the same e-graph, and their seconds.
     `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
-    model was measured; both are empty where every dim of the inputs is a number.
+    model was measured; both are empty where every dim of the inputs is a number. `borrowed_share` is the part of the
+    cost that was measured in another environment, which `borrowed_from` names with the factors by which its times were
+    scaled.
 
     `input` is the model with its SHA-256, `arguments` the options that differ from their defaults, `versions` those of
     Python and of the packages that a result depends on, `machine` where the run took place; together they say how to

@@ -80,6 +80,8 @@ def report_of(
         eclasses=eclasses,
         growth=list(grown.growth),
         estimated_share=best.cost.estimated_share,
+        borrowed_share=best.cost.borrowed_share,
+        borrowed_from="" if costs.borrowed is None or not best.cost.borrowed_share else costs.borrowed.description,
         rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
         rules_refused=refused,
         certificate=parts.CertificateSummary(
@@ -168,7 +170,8 @@ def steps_of(candidate: Candidate) -> Iterator[parts.StepCost]:
 
 
 def _step(cost: Cost, op: str, value: str, operands: list[str], result: str, by: str = "") -> parts.StepCost:
-    return parts.StepCost(op, value, operands, result, by, cost.seconds, cost.flops, cost.bytes, cost.estimated)
+    estimated = cost.estimated or cost.borrowed
+    return parts.StepCost(op, value, operands, result, by, cost.seconds, cost.flops, cost.bytes, estimated)
 
 
 def operators_of(graph: Graph) -> dict[str, int]:

@@ -55,6 +55,8 @@ def phase_rows(report: Record) -> Iterator[tuple[str, str, str]]:
         "certify": report.certificate.text or report.certificate.kind,
         "measure": _measurement(report),
     }
+    if "calibrate" in report.seconds:
+        lines["calibrate"] = "a few operators measured, to scale the costs of another machine"
     if "bodies" in report.seconds:
         changed = report.certificate.bodies or ()
         lines["bodies"] = f"{count(len(changed), 'body', 'bodies')} of If, Loop and Scan changed"
@@ -224,6 +226,8 @@ def notes(report: Record) -> list[tuple[str, str]]:
     names = [f"{o.name} ({o.reason})" for o in report.opaque]
     listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     lines = [(f"kept as opaque: {listed or 'none'}; estimated share of cost: {percent(report.estimated_share)}", "")]
+    if report.borrowed_share:
+        lines.append((f"borrowed share of cost: {percent(report.borrowed_share)}, from {report.borrowed_from}", ""))
     if report.amounts:
         lines.append(("uses " + ", ".join(_used(report, term) for term in report.amounts), ""))
     if report.baselines:

@@ -188,7 +188,7 @@ class _Bodies:
         points, _ = points_for(given, {name: {size: 1.0} for name, size in sizes.items()}, run=False)
         options = replace(settings.options, progress=None, limits=None, opset=None, sizes=sizes, measure=False)
         costs = self.costs.at({})
-        costs.settle(sum(c.nbytes for c in graph.constants.values()), points)
+        costs.settle(graph, points)
         deadline = self.deadline.part(_MOST)
         settings = replace(settings, options=options, costs=costs, deadline=deadline, points=points, contrib=False)
         self.log.say(Progress("bodies", detail=place))

@@ -95,6 +95,7 @@ def told(error: Exception) -> str:
 #: The work that a phase leaves undone where there was no time for it.
 _UNDONE: dict[Phase, str] = {
     "read": "nothing was looked for",
+    "calibrate": "nothing was looked for",
     "bodies": "bodies of If, Loop and Scan were left as they were",
     "saturate": "nothing was looked for",
     "extract": "nothing was chosen from what was found",

@@ -10,6 +10,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.precision import POLICIES, PrecisionPolicy, policy
 from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.table import CostTable
 from eqsat.egraph.saturation import Limits
 from eqsat.language.terms.state import State
 from eqsat.options.checks import layouts_of
@@ -23,7 +24,7 @@ SATURATE = 0.4
 
 @dataclass(frozen=True)
 class Settings:
-    """Options with the values they take on the device of `costs`.
+    """Options with the values they take on the device of `costs`, which come from `table`.
 
     `points` are the sizes that the model is costed and measured at; `contrib` says whether a result may be written in
     operators of ONNX Runtime's own.
@@ -31,6 +32,7 @@ class Settings:
 
     options: Options
     costs: CostModel
+    table: CostTable
     choices: Choices
     limits: Limits
     deadline: Deadline
@@ -46,14 +48,13 @@ class Settings:
         table = options.opened_table()
         costs = CostModel(options.device, table, options.objective, cost=options.cost, threads=options.threads)
         choices, warnings = choices_for(costs.device, options.layouts, options.precision)
-        if (mismatch := table.mismatch(costs.environment)) is not None:
-            warnings.append(f"{mismatch}; costs here are estimates")
         if (stand_in := table.stand_in(costs.environment, costs.device)) is not None:
             warnings.append(stand_in)
         time_limit = options.time_limit if options.steps is None else math.inf
         settings = cls(
             options,
             costs,
+            table,
             choices,
             limits_for(options.node_limit, time_limit, growing),
             Deadline(options.time_limit, steps=options.steps, asked=options.should_stop),

@@ -37,7 +37,7 @@ def placed(given: Given, sizes: Sizes, settings: Settings, log: Log) -> Settings
         if run and sizing_of(given.graph).unread is not None:  # else its operators have told all there is to know
             log.skipped.append(f"the model was not run to find sizes that it accepts: {late}")
     log.warnings += warnings
-    settings.costs.settle(sum(c.nbytes for c in given.graph.constants.values()), points)
+    settings.costs.settle(given.graph, points)
     return replace(settings, points=points)
 
 

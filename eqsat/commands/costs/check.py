@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.table import Table
@@ -16,6 +16,7 @@ from eqsat.errors import CostError
 from eqsat.report.units import duration, integer, percent
 
 if TYPE_CHECKING:
+    from eqsat.costs.model.borrowed import Borrowed
     from eqsat.costs.model.validation import Validation
     from eqsat.costs.model.whole_graphs import Prediction
 
@@ -33,10 +34,12 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
     """Show by which factor estimates miss measured operators, and sums of operators measured graphs.
 
     Each entry is estimated from those of the other parts, as an operator that was never measured is; next to it stands
-    the roofline before fitting. Each graph that was measured whole is predicted by the sum of its kernels, and by
-    factor * sum + overhead * kernels, fitted to the graphs of other models.
+    the roofline before fitting. Entries of another machine that stand in for those that this one lacks are checked by
+    the operators that were measured on both: each is scaled by the others. Each graph that was measured whole is
+    predicted by the sum of its kernels, and by factor * sum + overhead * kernels, fitted to the graphs of other models.
     """
     from eqsat.costs.devices.device import Device
+    from eqsat.costs.model.borrowed import Borrowed
     from eqsat.costs.model.validation import validate
     from eqsat.costs.model.whole_graphs import LEAST, correction, measured_graphs, predictions
     from eqsat.costs.table.table import CostTable
@@ -51,27 +54,51 @@ def check(device: str, threads: int, folds: int, seed: int, as_json: bool) -> No
                 expected="a device with measured entries",
                 remedy=f"its figures: {of.source}",
             )
-        if (mismatch := table.mismatch(environment)) is not None:
+        borrowed = Borrowed.of(table, of, environment)
+        missed = [] if borrowed is None else borrowed.missed()
+        if not missed and (mismatch := table.mismatch(environment)) is not None:
             raise CostError(
                 f"no entry of this environment; {mismatch}",
                 expected="entries measured here",
                 remedy="`eqsat measure` makes some",
             )
+    lent = {} if borrowed is None or not missed else _lent(borrowed, missed)
+    if lent and not entries:
+        line = f"no operator was measured for its cost here; borrowed: {_told(lent)}"
+        click.echo(json.dumps({"environment": asdict(environment), "borrowed": lent}, indent=2) if as_json else line)
+        return
     measured = measured_graphs(entries)
     accuracy, predicted, fitted = validate(of, entries, folds, seed), predictions(measured), correction(measured)
     if as_json:
         graphs = [asdict(p.whole) | {"corrected": p.corrected} for p in predicted]
         more = {"graphs": graphs, "correction": asdict(fitted)} if graphs else {}
+        more |= {"borrowed": lent} if lent else {}
         about = {"environment": asdict(environment), "folds": folds, "seed": seed}
         click.echo(json.dumps(about | asdict(accuracy) | more, indent=2))
         return
     out = console()
     out.print(table_of(accuracy, folds))
+    if lent:
+        out.print(f"borrowed: {_told(lent)}", soft_wrap=True)
     if predicted:
         out.print(graphs_of(predicted))
         terms = f"{fitted.factor:.3f} × sum + {duration(fitted.overhead)} × kernels"
         short = f"; too few graphs to correct sums by, {LEAST} are needed" if len(measured) < LEAST else ""
         out.print(f"whole = {terms}{short}", soft_wrap=True)
+
+
+def _lent(borrowed: Borrowed, missed: Sequence[float]) -> dict[str, Any]:
+    """The accuracy of the entries of another environment, scaled to this one."""
+    import numpy as np
+
+    middle, high = (float(q) for q in np.quantile(missed, (0.5, 0.9)))
+    return {"from": borrowed.description, "entries": len(missed), "median": middle, "p90": high}
+
+
+def _told(lent: Mapping[str, Any]) -> str:
+    """The accuracy of borrowed entries in words."""
+    factors = f"missed by a factor of {lent['median']:.2f}, at the ninetieth percentile {lent['p90']:.2f}"
+    return f"{lent['from']}; {lent['entries']} operators measured on both are {factors}"
 
 
 def graphs_of(predicted: Sequence[Prediction]) -> Table:

@@ -17,6 +17,7 @@ from eqsat.report.units import count, duration, integer, quantity
 
 if TYPE_CHECKING:
     from eqsat.costs.devices.device import Device
+    from eqsat.costs.model.borrowed import Borrowed
     from eqsat.costs.table.entry import TableRecord
     from eqsat.costs.table.environment import Environment
     from eqsat.costs.table.table import CostTable
@@ -55,8 +56,9 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
     """Print the entries of the cost table, those that come with eqsat included, by environment.
 
     Says which environment is this machine's and where others differ from it: their entries are not used here, but for
-    those of a GPU that this machine has not measured. A device without measured entries is shown with the figures of
-    its roofline, which all its costs are estimated by.
+    those of a GPU that this machine has not measured, and those of the nearest environment, which stand in, scaled by
+    this machine's calibration, for operators that it has not measured. A device without measured entries is shown
+    with the figures of its roofline, which all its costs are estimated by.
     """
     from eqsat.costs.devices.device import DEVICES
     from eqsat.costs.table.table import CostTable
@@ -67,15 +69,16 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
     with CostTable() as table:
         path, groups = table.path, _groups(table, chosen, sort, known)
         here = {e: _used(table, e.device, threads, known) for e in groups}
+        lent = [b for e in dict.fromkeys(here.values()) if (b := _borrowed(table, e, known)) is not None]
     bare = [d for d in known.values() if not any(e.device == d.name for e in groups)]
     if as_json:
-        click.echo(json.dumps(_json(path, groups, here, limit, bare), indent=1, ensure_ascii=False))
+        click.echo(json.dumps(_json(path, groups, here, lent, limit, bare), indent=1, ensure_ascii=False))
         return
     out = console()
     out.print(f"table: {path}", soft_wrap=True)
     for environment in sorted(groups, key=lambda e: (e != here[e], e.text)):
         rows = groups[environment]
-        for line in _heading(environment, here[environment], len(rows)):
+        for line in _heading(environment, here[environment], lent, len(rows)):
             out.print(line, soft_wrap=True)
         out.print(_table(rows[: limit or None]))
         if limit and len(rows) > limit:
@@ -90,6 +93,14 @@ def _used(table: CostTable, device: str, threads: int, known: Mapping[str, Devic
     from eqsat.costs.table.environment import Environment
 
     return table.environment(known[device], threads) if device in known else Environment.current(device, threads)
+
+
+def _borrowed(table: CostTable, here: Environment, known: Mapping[str, Device]) -> Borrowed | None:
+    """The entries that stand in for those that an environment lacks."""
+    from eqsat.costs.model.borrowed import Borrowed
+
+    borrowed = Borrowed.of(table, known[here.device], here) if here.device in known else None
+    return None if borrowed is None or (not borrowed.scales and table.entries(here)) else borrowed
 
 
 def _groups(table: Any, chosen: Filter, sort: str, known: Mapping[str, Device]) -> dict[Environment, list[Shown]]:
@@ -110,13 +121,29 @@ def _groups(table: Any, chosen: Filter, sort: str, known: Mapping[str, Device]) 
     return {environment: sorted(rows, key=_ORDERS[sort]) for environment, rows in groups.items()}
 
 
-def _heading(environment: Environment, here: Environment, rows: int) -> Iterator[str]:
+def _use(environment: Environment, here: Environment, lent: Sequence[Borrowed]) -> str:
+    """The use of an environment's entries: "costs", "calibration", "borrowed", or "none"."""
+    if environment == here:
+        return "costs"
+    if environment == here.calibration:
+        return "calibration"
+    return "borrowed" if any(borrowed.source == environment for borrowed in lent) else "none"
+
+
+def _heading(environment: Environment, here: Environment, lent: Sequence[Borrowed], rows: int) -> Iterator[str]:
     yield ""
     threads = count(environment.threads, "thread")
     what = f"{environment.device}: {environment.cpu}, {environment.runtime}, {threads}, protocol {environment.protocol}"
     yield f"{what}: {count(rows, 'entry', 'entries')}"
-    if different := environment.differences(here):
-        yield f"another environment, not used here: {'; '.join(different)}"
+    different = "; ".join(environment.differences(here))
+    use = _use(environment, here, lent)
+    if use == "calibration":
+        yield "measured here to scale the entries of another environment; no costs"
+    elif use == "borrowed":
+        factors = next(borrowed.factors for borrowed in lent if borrowed.source == environment)
+        yield f"another environment, used here for operators that were not measured, {factors}: {different}"
+    elif different:
+        yield f"another environment, not used here: {different}"
 
 
 def _table(rows: Sequence[Shown]) -> Table:
@@ -146,6 +173,7 @@ def _json(
     path: str,
     groups: Mapping[Environment, Sequence[Shown]],
     here: Mapping[Environment, Environment],
+    lent: Sequence[Borrowed],
     limit: int,
     bare: Any,
 ) -> dict[str, Any]:
@@ -156,7 +184,6 @@ def _json(
             for s in rows[: limit or None]
         ]
         different = environment.differences(here[environment])
-        environments.append(
-            {"environment": asdict(environment), "differences": different, "total": len(rows), "entries": entries}
-        )
+        about = {"environment": asdict(environment), "use": _use(environment, here[environment], lent)}
+        environments.append(about | {"differences": different, "total": len(rows), "entries": entries})
     return {"table": path, "environments": environments, "not_measured": {d.name: d.source for d in bare}}

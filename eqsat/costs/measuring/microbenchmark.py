@@ -102,8 +102,10 @@ class Data:
         return floats.astype(dtype.numpy)
 
 
-def build_microbenchmark(key: Key, copies: int, seed: int = 0) -> Microbenchmark:
+def build_microbenchmark(key: Key, copies: int, seed: int = 0, *, hot: bool = False) -> Microbenchmark:
     """`copies` independent applications of a kernel, each to data and constants of its own; all results are outputs.
+
+    Where it is `hot` all copies share their constants, which then lie in the nearest memory that holds them.
 
     Equal applications would be merged by the backend, results that nobody reads removed. A kernel that begins with a
     convolution by constant filters reads one input in all copies and ends in a pooling that keeps one element a
@@ -115,7 +117,7 @@ def build_microbenchmark(key: Key, copies: int, seed: int = 0) -> Microbenchmark
     results = chain_types(key)
     for member, produced in zip(chain.members, results, strict=True):
         _check_way(member, produced)
-    draft = _CopiesDraft(chain, results, Data(seed))
+    draft = _CopiesDraft(chain, results, Data(seed), hot)
     for copy in range(copies):
         draft.add(copy)
     graph = draft.graph(f"{copies} x {chain.op}")
@@ -212,8 +214,8 @@ def check_layouts(key: OpKey, results: tuple[TensorType, ...], layouts: tuple[st
 class _CopiesDraft:
     """A graph being built copy by copy."""
 
-    def __init__(self, chain: FusedKey, results: tuple[tuple[TensorType, ...], ...], data: Data) -> None:
-        self.chain, self.results, self.data = chain, results, data
+    def __init__(self, chain: FusedKey, results: tuple[tuple[TensorType, ...], ...], data: Data, hot: bool) -> None:
+        self.chain, self.results, self.data, self.hot = chain, results, data, hot
         self.inputs: dict[str, Array] = {}
         self.constants: dict[str, Constant] = {}
         self.types: dict[str, TensorType] = {}
@@ -264,7 +266,7 @@ class _CopiesDraft:
         const = member.const_operands[index]
         # Operands that are only indexed need not differ between copies: the indices do.
         image = self.tail and not const and (place == 0 or type == self.results[0][0])
-        shared = image or (const and OPS[member.op].movement)
+        shared = image or (const and (self.hot or OPS[member.op].movement))
         number = index + sum(len(earlier.operands) for earlier in self.chain.members[:place])
         name = f"{'w' if const else 'x'}{number}" + ("" if shared else f"_{copy}")
         if name not in self.types:

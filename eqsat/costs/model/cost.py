@@ -18,8 +18,8 @@ class Cost:
 
     `weight_bytes` belong to constants, each of which is there once however many read it; `error` is the relative change
     by rounding to a lower precision, to first order. `estimated` is True where any part of `seconds` comes from a
-    roofline instead of a measurement. Costs form a monoid: `Cost()` is the identity, addition is associative and
-    commutative.
+    roofline instead of a measurement, `borrowed` where any comes from a measurement in another environment. Costs form
+    a monoid: `Cost()` is the identity, addition is associative and commutative.
 
     >>> (Cost(seconds=1.0) + Cost(seconds=2.0, launches=1, estimated=True)).seconds
     3.0
@@ -32,6 +32,7 @@ class Cost:
     weight_bytes: int = 0
     error: float = 0.0
     estimated: bool = False
+    borrowed: bool = False
 
     def __add__(self, other: Cost) -> Cost:
         return Cost(
@@ -42,12 +43,13 @@ class Cost:
             self.weight_bytes + other.weight_bytes,
             self.error + other.error,
             self.estimated or other.estimated,
+            self.borrowed or other.borrowed,
         )
 
 
 def added(costs: Iterable[Cost]) -> Cost:
     """The sum of many costs, from the first to the last."""
-    seconds, flops, moved, launches, weights, error, estimated = 0.0, 0, 0, 0, 0, 0.0, False
+    seconds, flops, moved, launches, weights, error, estimated, borrowed = 0.0, 0, 0, 0, 0, 0.0, False, False
     for cost in costs:
         seconds += cost.seconds
         flops += cost.flops
@@ -56,14 +58,15 @@ def added(costs: Iterable[Cost]) -> Cost:
         weights += cost.weight_bytes
         error += cost.error
         estimated = estimated or cost.estimated
-    return Cost(seconds, flops, moved, launches, weights, error, estimated)
+        borrowed = borrowed or cost.borrowed
+    return Cost(seconds, flops, moved, launches, weights, error, estimated, borrowed)
 
 
 def average(costs: Iterable[tuple[float, Cost]]) -> Cost:
     """The mean of costs with their shares, which add up to 1; whole numbers stay whole.
 
     >>> average([(0.5, Cost(seconds=1.0, launches=1)), (0.5, Cost(seconds=3.0, launches=1))])
-    Cost(seconds=2.0, flops=0, bytes=0, launches=1, weight_bytes=0, error=0.0, estimated=False)
+    Cost(seconds=2.0, flops=0, bytes=0, launches=1, weight_bytes=0, error=0.0, estimated=False, borrowed=False)
     """
     parts = list(costs)
     return Cost(
@@ -74,6 +77,7 @@ def average(costs: Iterable[tuple[float, Cost]]) -> Cost:
         round(math.fsum(share * cost.weight_bytes for share, cost in parts)),
         math.fsum(share * cost.error for share, cost in parts),
         any(cost.estimated for _, cost in parts),
+        any(cost.borrowed for _, cost in parts),
     )
 
 
@@ -91,6 +95,13 @@ class GraphCost:
         if not self.total.seconds:
             return 0.0
         return sum(c.seconds for _, c in self.nodes if c.estimated) / self.total.seconds
+
+    @property
+    def borrowed_share(self) -> float:
+        """The share of the seconds that was measured in another environment, from 0 to 1."""
+        if not self.total.seconds:
+            return 0.0
+        return sum(c.seconds for _, c in self.nodes if c.borrowed and not c.estimated) / self.total.seconds
 
 
 #: The terms that add up over the parts of a graph, and the field of Cost each name stands for.

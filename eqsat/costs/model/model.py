@@ -16,8 +16,10 @@ from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import ROUNDOFF, is_product
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.model.asked import Application, CostFunction, asked
+from eqsat.costs.model.borrowed import Borrowed
 from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
 from eqsat.costs.model.fit import Fit
+from eqsat.costs.model.sharing import Sharing, passing_bytes
 from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, measured_graphs
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
@@ -68,11 +70,22 @@ class CostModel:
             self.environment = Environment.current(self.device, threads)
         else:
             self.environment = table.environment(self.device, threads)
-        measured = table.entries(self.environment) if table is not None else {}
-        self.measured: Mapping[str, Entry] = measured
-        self._correction = correction(measured_graphs(measured)) if corrected and self.device.gpu else Correction()
+        self._own: Mapping[str, Entry] = table.entries(self.environment) if table is not None else {}
+        self._correction = correction(measured_graphs(self._own)) if corrected and self.device.gpu else Correction()
         self._hot = False
-        self._fit = Fit(self.device, measured)
+        self._borrow(None)
+
+    def borrowing(self, borrowed: Borrowed) -> CostModel:
+        """The same model, not yet settled, with the entries of another environment where the table has none."""
+        model = copy.copy(self)
+        model._borrow(borrowed)
+        return model
+
+    def _borrow(self, borrowed: Borrowed | None) -> None:
+        self.borrowed = borrowed
+        self.measured: Mapping[str, Entry] = self._own if borrowed is None else borrowed.beside(self._own)
+        self._sharing = Sharing(self.device, self._own if borrowed is None else borrowed.here)
+        self._fit = Fit(self.device, self.measured)
         self._costs: dict[Any, Cost] = {}
         self._fused: dict[tuple[FusedOperator, ...], Cost | None] = {}
         self._parts: tuple[tuple[float, CostModel], ...] = ()
@@ -80,17 +93,18 @@ class CostModel:
     @property
     def library_plans(self) -> tuple[str, ...]:
         """The plans by which calls of libraries were measured to be fastest, as the table keeps them."""
-        return tuple(sorted({e.plan for text, e in self.measured.items() if e.plan and not text.startswith(WHOLE)}))
+        return tuple(sorted({e.plan for text, e in self._own.items() if e.plan and not text.startswith(WHOLE)}))
 
-    def settle(self, weight_bytes: int, points: Sequence[SizePoint] = ()) -> None:
-        """Set the number of bytes of the model's constants, and the points it is costed at, before anything is costed.
+    def settle(self, graph: Graph, points: Sequence[SizePoint] = ()) -> None:
+        """Set the constants of the model, and the points it is costed at, before anything is costed.
 
         Where half of the nearest memory holds the constants, they stay there from run to run, and operators cost their
         hot times. At several points costs are means by their weights; memory is that of the largest.
         """
-        self._hot = weight_bytes <= self.device.near_bytes // 2
+        self._hot = sum(c.nbytes for c in graph.constants.values()) <= self.device.near_bytes // 2
         if points:
             self.sizes = Sizes(max(points, key=lambda p: math.prod(p.sizes.values())).sizes)
+        self._sharing = replace(self._sharing, passing=passing_bytes(graph, self.sizes))
         if len(points) > 1:
             total = math.fsum(p.weight for p in points)
             self._parts = tuple((p.weight / total, self.at(p.sizes)) for p in points)
@@ -160,6 +174,27 @@ class CostModel:
         stored = state.typed(type).at(self.sizes)
         return Cost(weight_bytes=stored.elements({}) * stored.dtype.itemsize, error=ROUNDOFF.get(state.precision, 0.0))
 
+    def saved(
+        self,
+        op: str,
+        attrs: Mapping[str, Any],
+        operands: Types,
+        const: Sequence[bool],
+        implementation: Implementation | None = None,
+    ) -> float:
+        """The seconds that an operator takes less after another of its kind has read its constants; 0 if unknown.
+
+        A user's cost function knows no sharing.
+        """
+        if self.cost is not None or self._hot or True not in const:
+            return 0.0
+        if self._parts:
+            parts = ((share, m.saved(op, attrs, operands, const, implementation)) for share, m in self._parts)
+            return math.fsum(share * seconds for share, seconds in parts)
+        key = self.key(op, attrs, operands, const, implementation)
+        entry = self.measured.get(key.text) if key.is_measurable else None
+        return 0.0 if entry is None else self._correction.factor * self._sharing.saved(key, entry)
+
     def conversion(self, type: TensorType, source: State, target: State) -> Cost:
         """The cost of bringing a value from one state to another that differs in layout or in precision.
 
@@ -220,7 +255,8 @@ class CostModel:
         error = sum(_error(m.op, m.implementation) for m in members)
         entry = self.measured.get(key.text) if self.measured else None
         if entry is not None:
-            return Cost(self._corrected(self._taken(entry)), flops, moved, 1, error=error)
+            seconds, lent = self._corrected(self._taken(entry)), self._is_lent(key.text)
+            return Cost(seconds, flops, moved, 1, error=error, borrowed=lent)
         if not self.device.fuses or (self.device.strided and not runs_as_one(members)):
             return None
         seconds = self._corrected(self.device.fused(works, moved, weights))
@@ -260,9 +296,15 @@ class CostModel:
         nodes: list[tuple[Node, Cost]] = []
         price, weights = 0.0, dict[int, float]()
         known, read = set(graph.constants), set[str | None](graph.outputs.values())
+        warm: set[tuple[Any, ...]] = set()
         for node, operands, results, const in applications(graph):
             check()
             cost = self.node(node.op, node.attrs, operands, results, const)
+            if True in const:
+                kind = (node.op, node.attrs, operands, *(v for v, c in zip(node.inputs, const, strict=True) if c))
+                if kind in warm and (saved := self.saved(node.op, node.attrs, operands, const)):
+                    cost = replace(cost, seconds=cost.seconds - saved)
+                warm.add(kind)
             if self.cost is not None:
                 price += self.price(node.op, node.attrs, operands, results, const)
             else:  # nodes of one kind have one cost, the same object
@@ -305,11 +347,13 @@ class CostModel:
         work = self._work(op, key, results, way)
         error = 0.0 if way is None else _error(op, way)
         entry = self.measured.get(key.text) if self.measured and key.is_measurable else None
-        if entry is None:
-            seconds = self._estimate(op, attrs, operands, results, const, way, work)
-        else:
-            seconds = self._taken(entry)
-        return Cost(self._corrected(seconds), work.flops, work.bytes, 1, error=error, estimated=entry is None)
+        how = (op, attrs, operands, results, const, way, work)
+        seconds = self._estimate(*how) if entry is None else self._taken(entry)
+        cost = Cost(self._corrected(seconds), work.flops, work.bytes, 1, error=error, estimated=entry is None)
+        return replace(cost, borrowed=True) if entry is not None and self._is_lent(key.text) else cost
+
+    def _is_lent(self, text: str) -> bool:
+        return self.borrowed is not None and text not in self._own
 
     def _taken(self, entry: Entry) -> float:
         """The time of a measured kernel where the model's constants lie."""

@@ -21,6 +21,8 @@ from eqsat.runtime.cuda.device.installation import probe
 PROTOCOL, GPU_PROTOCOL = 1, 1
 #: Ending of the runtime of entries that wait for the end of the window they were measured in.
 _WAITING = ", unconfirmed"
+#: Ending of the runtime of entries that scale those of other environments, and are no costs themselves.
+_CALIBRATION = ", calibration"
 Kind: TypeAlias = Literal["cpu", "gpu"]
 _EXPECTED = "the fields device, cpu and runtime (text), threads and protocol (whole numbers)"
 
@@ -51,6 +53,16 @@ class Environment:
     def unconfirmed(self) -> Environment:
         """The environment of entries that wait until the window they were measured in is known to have been steady."""
         return replace(self, runtime=self.runtime + _WAITING)
+
+    @property
+    def calibration(self) -> Environment:
+        """The environment of entries that were measured here to scale those of another by."""
+        return replace(self, runtime=self.runtime + _CALIBRATION)
+
+    @property
+    def is_measured(self) -> bool:
+        """True if entries are costs: they neither wait nor only scale others."""
+        return self.is_confirmed and not self.runtime.endswith(_CALIBRATION)
 
     @property
     def is_confirmed(self) -> bool:

@@ -99,6 +99,10 @@ class CostTable:
         """Every entry of an environment that was measured into this table, by the text of its key."""
         return self._own(environment.text)
 
+    def measured_here(self, environment: Environment) -> dict[str, Entry]:
+        """The entries of an environment with those of its calibration, which scale others and are no costs."""
+        return self.own(environment.calibration) | self.entries(environment)
+
     def environment(self, device: Device, threads: int = 1) -> Environment:
         """The environment whose entries are the costs of a device: this machine's where it has some.
 
@@ -108,7 +112,7 @@ class CostTable:
         here = Environment.current(device, threads)
         if not device.gpu or self.entries(here):
             return here
-        counts = {e: n for e, n in self._known(device.name).items() if e.is_confirmed}
+        counts = {e: n for e, n in self.known(device.name).items() if e.is_measured}
         return max(counts, key=lambda e: (e.protocol, counts[e], e.text), default=here)
 
     def confirm(self, environment: Environment) -> int:
@@ -161,7 +165,7 @@ class CostTable:
         The differences are those of the environment which has most entries.
         """
         counts = {Environment.parse(text): n for text, n in self.environments().items()}
-        of_device = {e: n for e, n in counts.items() if e.device == environment.device and e.is_confirmed}
+        of_device = {e: n for e, n in counts.items() if e.device == environment.device and e.is_measured}
         if not of_device or self.entries(environment):
             return None
         most = max(of_device, key=lambda e: of_device[e])
@@ -177,6 +181,14 @@ class CostTable:
         different = "; ".join(environment.differences(here))
         return f"costs were measured in another environment: {different}; `eqsat measure --device cuda` measures here"
 
+    def known(self, device: str) -> dict[Environment, int]:
+        """Every environment of a device with entries in the file or shipped ones, and how many it has."""
+        parsed = ((Environment.parse(text), n) for text, n in self.environments().items())
+        counts = {environment: n for environment, n in parsed if environment.device == device}
+        for record in shipped_records(device) if self.shipped else ():
+            counts[record.environment] = counts.get(record.environment, 0) + 1
+        return counts
+
     def close(self) -> None:
         """Close the file; the table cannot be used afterwards."""
         self._connection.close()
@@ -186,14 +198,6 @@ class CostTable:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def _known(self, device: str) -> dict[Environment, int]:
-        """Every environment of a device with entries in the file or shipped ones, and how many it has."""
-        parsed = ((Environment.parse(text), n) for text, n in self.environments().items())
-        counts = {environment: n for environment, n in parsed if environment.device == device}
-        for record in shipped_records(device) if self.shipped else ():
-            counts[record.environment] = counts.get(record.environment, 0) + 1
-        return counts
 
     def _own(self, environment: str) -> dict[str, Entry]:
         query = f"SELECT key, {_VALUES} FROM entries WHERE environment = ? ORDER BY key"

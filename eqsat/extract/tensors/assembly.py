@@ -71,6 +71,7 @@ class _Assembly:
         self.made: list[_Made] = []
         self.splits: dict[int, Split] = {}
         self.unread: dict[int, Cost] = {}
+        self.fetches: dict[int, Cost] = {}
         self.pieces: dict[int, dict[int, int]] = {}
 
     def assembled(self, original: Graph, known: dict[object, object] | None) -> Assembled:
@@ -148,6 +149,9 @@ class _Assembly:
 
     def _run(self, goal: Goal, option: KernelOption) -> None:
         """The instances of a kernel's e-nodes, made from those that hold its operands."""
+        if option.fetch:
+            self.fetches[goal[0]] = option.cost
+            return
         if option.split is not None:
             self.splits[goal[0]] = option.split
             self.held[goal] = self.held[self.index[option.split.source], 0]
@@ -181,6 +185,8 @@ class _Assembly:
         if whole in self.splits:
             self.pieces.setdefault(whole, {})[option.positions[0]] = members[-1]
             cost = self.unread.pop(whole, Cost())
+        for needed, _ in self.extraction.problem.nodes[self.solution.chosen[goal]].operands:
+            cost += self.fetches.pop(needed, Cost())  # the first reader of shared constants brings them near
         self.held[goal] = members[-1]
         state = self.extraction.states[goal[1]]
         reads = () if constant else tuple(outside)

@@ -66,7 +66,8 @@ class _KeyList:
         self.pricing = Pricing(extraction.snapshot, model)
 
     def listed(self, most_fused: int) -> Candidates:
-        options = [option for option in self.extraction.options if option.split is None and len(option.positions) == 1]
+        single = (option for option in self.extraction.options if option.split is None and not option.fetch)
+        options = [option for option in single if len(option.positions) == 1]
         plain = [option for option in options if all(one.is_plain for one in option.implementations)]
         others = [option for option in options if not all(one.is_plain for one in option.implementations)]
         given = _distinct((*self._operators(plain), *self._splits()))

@@ -58,7 +58,10 @@ def _sizes(extraction: TensorProblem, model: CostModel) -> dict[tuple[int, int],
         for n, option in zip(problem.nodes, extraction.options, strict=True)
         if option.split is not None
     }
+    fetches = {n.eclass for n, option in zip(problem.nodes, extraction.options, strict=True) if option.fetch}
     for eclass, state in goals:
+        if eclass in fetches:
+            continue
         split = splits.get(eclass)
         leader = extraction.leaders[eclass] if split is None else split.source
         eclass_facts = snapshot.classes[leader]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 from eqsat.costs.kernels.implementations import Choices
@@ -20,6 +20,7 @@ from eqsat.extract.problem.program import connected
 from eqsat.extract.tensors.fused import chains
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
+from eqsat.extract.tensors.shared import shared_constants
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
 from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, Implementation, State, TensorType
@@ -45,6 +46,8 @@ class KernelOption:
 
     `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
     `split` they are the results of that one operator instead, in a class of its own that each of them is read from.
+    `fetch` is no kernel, but the time to bring a constant into the caches, in a class of its own that kernels which
+    share the constant need.
     """
 
     positions: tuple[int, ...]
@@ -52,12 +55,14 @@ class KernelOption:
     implementations: tuple[Implementation, ...] = ()
     links: tuple[tuple[int | None, ...], ...] = ()
     split: Split | None = None
+    fetch: bool = False
 
 
 @dataclass(frozen=True)
 class TensorProblem:
-    """An extraction problem and its tensors: `leaders` are the classes by number, which those of splits follow,
-    `states` the states, `options` the kernel of each node of the problem, `conversions` the cost of each conversion."""
+    """An extraction problem and its tensors: `leaders` are the classes by number, which those of splits and fetches
+    follow, `states` the states, `options` the kernel of each node of the problem, `conversions` the cost of each
+    conversion."""
 
     problem: Problem
     snapshot: Snapshot
@@ -140,6 +145,7 @@ class _ProblemBuilder:
             option = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links)
             self._add(chain.eclass, option, chain.operands, chain.implementations[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
+        self._share_constants()
         self._hold_constants(roots)
         self._keep_possible()
         conversions, costs = self._conversions(roots)
@@ -191,6 +197,27 @@ class _ProblemBuilder:
                 if self._runs_here(self.snapshot.nodes[position]):
                     self.nodes.append(ProblemNode(eclass, ((number, 0),), 0.0, 0, "slice"))
                     self.options.append(KernelOption((position,), Cost()))
+
+    def _share_constants(self) -> None:
+        """Let kernels that share constants pay once, in a class that all of them need, for bringing these near."""
+        singles = [
+            (place, option.positions[0], next(iter(option.implementations), None))
+            for place, option in enumerate(watched(self.options))
+            if option.split is None and len(option.positions) == 1 and self.nodes[place].operands
+        ]
+        shared = shared_constants(self.pricing, singles)
+        for number, one in enumerate(shared, start=len(self.leaders) + len(self.pricing.splits)):
+            price = self.model.weigh(Cost(seconds=one.seconds))
+            for place in one.places:
+                node, option = self.nodes[place], self.options[place]
+                cost = replace(option.cost, seconds=option.cost.seconds - one.seconds)
+                self.options[place] = replace(option, cost=cost)
+                self.nodes[place] = replace(
+                    node, operands=(*node.operands, (number, 0)), cost=max(node.cost - price, 0.0)
+                )
+            fetch = Cost(seconds=one.seconds, borrowed=self.options[one.places[0]].cost.borrowed)
+            self.nodes.append(ProblemNode(number, (), price, 0, "fetch"))
+            self.options.append(KernelOption((one.constant,), fetch, fetch=True))
 
     def _only_plain(self) -> bool:
         return self.choices.layouts == ("row",) and self.choices.policy.is_exact
@@ -290,7 +317,7 @@ class _ProblemBuilder:
             used.setdefault(eclass, set()).add(state)
         for eclass in sorted(used):
             if eclass >= len(self.leaders):
-                continue  # of a split, which is never converted whole
+                continue  # of a split or a fetch, which are never converted
             leader = self.leaders[eclass]
             type = self.pricing.type(leader)
             if leader in self.pricing.derived or type is None or type.shape is None or len(used[eclass]) < 2:

@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict, replace
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from eqsat.costs.devices import device as devices
@@ -20,7 +21,7 @@ from eqsat.costs.table.environment import Environment, cpu_model, kind_of
 from eqsat.costs.table.lines import read_records, write_records
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms import Constant, Graph, TensorType
 from eqsat.runtime.cuda.device import installation
 from eqsat.runtime.cuda.device.installation import Gpu, Installation
 
@@ -195,12 +196,18 @@ def test_entries_that_wait_for_the_end_of_their_window_are_no_costs(here):
     assert not THERE.unconfirmed.is_confirmed
 
 
+def holding(weight_bytes: int) -> Graph:
+    """A graph with a constant of so many bytes."""
+    weight = Constant.of(np.broadcast_to(np.uint8(0), (weight_bytes,)))
+    return Graph("weights", (), {"y": "w"}, (), {"w": weight}, {"w": weight.type})
+
+
 def test_small_models_cost_what_was_measured_with_constants_in_the_cache(here):
     table = CostTable(":memory:")
     entries(table, THERE, 7e-6, hot=4e-6)
     for weight_bytes, seconds in ((0, 4e-6), (25 << 20, 4e-6), (26 << 20, 7e-6), (400 << 20, 7e-6)):
         model, cost = relu(table)
-        model.settle(weight_bytes)
+        model.settle(holding(weight_bytes))
         assert cost().seconds == seconds
 
 

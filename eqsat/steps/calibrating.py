@@ -1,0 +1,78 @@
+"""Costs of another environment in the place of those that this machine lacks, scaled to it by a few measurements."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eqsat.costs.measuring.calibration import calibrate, probes
+from eqsat.costs.model.borrowed import Borrowed
+from eqsat.report.report import Progress
+from eqsat.runtime.backend import BACKENDS
+from eqsat.steps.log import Log
+from eqsat.steps.settings import Settings
+from eqsat.system.deadline import TimeUp
+
+#: Seconds that measuring may take, its share of the call, and the least that is worth beginning with.
+_SECONDS, _SHARE, _LEAST_SECONDS = 8.0, 0.25, 1.0
+
+
+def calibrated(settings: Settings, log: Log) -> Settings:
+    """The settings with borrowed costs where the table has none of this environment.
+
+    What is measured for the scales is kept in the table, so that it happens once for a machine and a runtime. Nothing
+    is measured where the run is not to measure, counts steps, or has too little time: the scales are 1 then. Where
+    steps are counted, what was measured earlier is left aside too, since another machine would not have it.
+    """
+    costs, table = settings.costs, settings.table
+    anywhere = settings.options.steps is not None
+    borrowed = Borrowed.of(table, costs.device, costs.environment, anywhere=anywhere)
+    if borrowed is None:
+        if (mismatch := table.mismatch(costs.environment)) is not None:
+            log.warnings.append(f"{mismatch}; costs here are estimates")
+        return settings
+    reason = _reason(settings)
+    if not reason:
+        reason = _measure(settings, borrowed, log)
+        borrowed = borrowed.scaled(table.measured_here(costs.environment))
+    if not borrowed.scales:
+        if table.entries(costs.environment):
+            return settings
+        differences = "; ".join(borrowed.source.differences(costs.environment))
+        log.warnings.append(
+            f"costs were measured in another environment: {differences}; not scaled to this one, {reason}"
+        )
+    return replace(settings, costs=costs.borrowing(borrowed))
+
+
+def _reason(settings: Settings) -> str:
+    """Why nothing may be measured here; empty where it may."""
+    if settings.options.steps is not None:
+        return "since steps are counted"
+    if not settings.options.measure:
+        return "since nothing is to be measured"
+    if BACKENDS["onnxruntime"].available() is not None:
+        return "since ONNX Runtime is not installed"
+    return ""
+
+
+def _measure(settings: Settings, borrowed: Borrowed, log: Log) -> str:
+    """Measure what the scales lack, and return why some of it was left."""
+    costs, table, stop = settings.costs, settings.table, settings.options.should_stop
+    known = table.measured_here(costs.environment)
+    wanted = [key for key in probes(borrowed.unscaled, costs.device) if key.text not in known]
+    end = settings.deadline.part(_SHARE, _SECONDS)
+    if not wanted:
+        return ""
+    if end.seconds < _LEAST_SECONDS:
+        return "since there is no time to measure"
+
+    def progress(done: int, count: int) -> None:
+        log.say(Progress("calibrate", detail=f"{done} of {count} operators"))
+
+    with log.phase("calibrate"):
+        try:
+            with end:
+                left = calibrate(table, costs.environment, wanted, progress, lambda: end.over or bool(stop and stop()))
+        except TimeUp:
+            return "since the time to measure was up"
+    return f"since {left} of {len(wanted)} operators were left" if left else ""
