@@ -300,7 +300,7 @@ def test_what_is_not_installed_is_named(package, monkeypatch):
         "anywidget": lambda: widget.egraph_widget(run_views.small()),
     }
     with pytest.raises(
-        MissingExtraError, match=rf"(?s){package} is not installed.*pip install eqsat\[(explore|plot)\]"
+        MissingExtraError, match=rf"(?s){package} is not installed.*pip install 'eqsat\[(explore|plot)\]'"
     ):
         calls[package]()
 
