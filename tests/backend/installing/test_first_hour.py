@@ -19,13 +19,14 @@ def without_pytorch(title):
 
 
 @pytest.mark.skipif(env.too_old(), reason="wheels are built by setuptools 77, of the extra 'dev'")
-def test_the_first_hour_needs_the_wheel_alone(tmp_path, wheel):
+def test_the_first_hour_needs_the_wheel_alone(tmp_path):
     """In an environment of the packages that eqsat requires, from an empty folder, by the installed script.
 
     `make test-install` names one into which pip installed them from the package index.
     """
     program = Path(os.environ.get("FIRST_HOUR_PYTHON") or tmp_path / "environment" / "bin" / "python")
     if not program.exists():
+        wheel = env.build(env.copied_sources(tmp_path / "eqsat"), "wheel", tmp_path / "wheels")
         env.install(env.linked_environment(tmp_path / "environment", env.core_requirements()), wheel)
     folder = tmp_path / "empty"
     folder.mkdir()

@@ -18,6 +18,17 @@ print(eqsat.optimize(g, measure=False).report)
 """
 
 
+@pytest.fixture(scope="session")
+def clone(tmp_path_factory):
+    """The repository as `git clone` leaves it: in a folder named eqsat."""
+    return env.copied_sources(tmp_path_factory.mktemp("beside") / "eqsat")
+
+
+@pytest.fixture(scope="session")
+def wheel(clone, tmp_path_factory):
+    return env.build(clone, "wheel", tmp_path_factory.mktemp("wheels"))
+
+
 @pytest.fixture
 def environment(tmp_path):
     """The Python of a fresh environment that has the packages eqsat needs, and no extra."""
