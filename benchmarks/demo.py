@@ -1,8 +1,14 @@
-"""Optimises two real models and runs both versions of each, old and new, on ONNX Runtime: `make demo`."""
+"""Optimises two real models and runs both versions of each, old and new, on ONNX Runtime: `make demo`.
+
+With `--record`, the ratios go into `benchmarks/results/demo.json`, one row for each processor; README states their range.
+"""
 
 from __future__ import annotations
 
+import json
 import sys
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +16,15 @@ import onnx
 
 from benchmarks.models import load
 from eqsat import cli
+from eqsat.costs.table.environment import cpu_model
 from eqsat.language.onnx.read.importer import load as read
 from eqsat.report.units import duration
 from eqsat.runtime.examples import example_inputs
-from eqsat.runtime.measure import interleaved
+from eqsat.runtime.measure import Timings, interleaved
 from eqsat.runtime.onnxruntime.session import session
 
 FOLDER = Path("demo")
+RESULTS = Path(__file__).parent / "results" / "demo.json"
 MODELS = {
     "sru_text_classifier": "an SRU text classifier: one shared weight over 20 time steps, built here without a network",
     "light_squeezenet": "SqueezeNet, from the onnx package",
@@ -24,9 +32,9 @@ MODELS = {
 ROUNDS, SECONDS = 60, 10.0
 
 
-def main() -> int:
+def main(arguments: Sequence[str] = ()) -> int:
     FOLDER.mkdir(exist_ok=True)
-    summary = []
+    summary, timed = [], {}
     for name, what in MODELS.items():
         old, new = FOLDER / f"{name}.onnx", FOLDER / f"{name}.opt.onnx"
         print(f"\n== {what}\n$ eqsat optimize {old} -o {new}", flush=True)
@@ -34,13 +42,32 @@ def main() -> int:
         code = cli.run(["optimize", str(old), "-o", str(new), "--json", str(FOLDER / f"{name}.json")])
         if code:
             return code
-        summary.append(compare(name, old, new))
+        timed[name], line = compare(name, old, new)
+        summary.append(line)
     print("\n== both versions in one interleaved run on ONNX Runtime, one thread, level “all”")
     print("\n".join(summary))
+    if "--record" in arguments:
+        record(timed)
     return 0
 
 
-def compare(name: str, old: Path, new: Path) -> str:
+def record(timed: dict[str, Timings]) -> None:
+    """Writes the ratios of this processor beside those of others."""
+    rows = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else []
+    cpu = cpu_model()
+    row = {"cpu": cpu, "onnxruntime": metadata.version("onnxruntime"), "models": {}}
+    for name, timings in timed.items():
+        row["models"][name] = {
+            "old": timings.median("old"),
+            "new": timings.median("new"),
+            "ratio": timings.ratio("new", "old"),
+            "ratio_bound": timings.ratio_bound("new", "old"),
+        }
+    rows = sorted([*(r for r in rows if r["cpu"] != cpu), row], key=lambda r: r["cpu"])
+    RESULTS.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+
+
+def compare(name: str, old: Path, new: Path) -> tuple[Timings, str]:
     """Times both files in turn on the same inputs, and says how far their outputs are apart."""
     graph = read(old)
     feeds = example_inputs(graph, {}, seed=1)
@@ -50,10 +77,11 @@ def compare(name: str, old: Path, new: Path) -> str:
     calls = {version: lambda each=each: each.run(None, feeds) for version, each in sessions.items()}
     timings = interleaved(calls, ROUNDS, time_limit=SECONDS)
     before, after = timings.median("old"), timings.median("new")
-    return (
+    line = (
         f"{name:<20} {duration(before):>8} -> {duration(after):>8}   new/old {timings.ratio('new', 'old'):.3f}, "
         f"at most {timings.ratio_bound('new', 'old'):.3f} (95 %)   outputs differ by {error:.0e}"
     )
+    return timings, line
 
 
 def _relative(a: np.ndarray, b: np.ndarray) -> float:
@@ -62,4 +90,4 @@ def _relative(a: np.ndarray, b: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

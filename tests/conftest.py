@@ -15,6 +15,7 @@ from hypothesis import settings
 
 from eqsat import cli
 from eqsat.costs.table import shipped
+from eqsat.costs.table.table import VARIABLE
 from eqsat.language.declaration import registry
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE
 
@@ -41,6 +42,12 @@ def _nothing_shipped(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _kernels_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Kernels that are compiled for tests, most of them drawn at random, do not fill the user's cache."""
     os.environ.setdefault(CACHE_VARIABLE, str(tmp_path_factory.mktemp("kernels")))
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _costs_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test reads or fills the user's table of costs: the same is measured and estimated on every machine."""
+    os.environ[VARIABLE] = str(tmp_path_factory.mktemp("costs") / "costs.sqlite3")
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import onnx
@@ -19,7 +20,15 @@ def test_the_ratio_that_the_demo_prints_is_the_one_that_is_bounded(tmp_path, mon
     old = tuple(float(i) for i in range(1, 22))
     new = tuple(11.4 if t == 11 else t for t in old)
     monkeypatch.setattr(demo, "interleaved", lambda *args, **kwargs: Timings({"old": old, "new": new}, "wall"))
-    line = demo.compare("m", path, path)
+    _, line = demo.compare("m", path, path)
     ratio, bound = (float(text) for text in re.search(r"new/old ([\d.]+), at most ([\d.]+)", line).groups())
     assert ratio <= bound
     assert ratio == 1.0
+
+
+def test_the_range_in_the_readme_is_that_of_the_machines_it_was_measured_on():
+    rows = json.loads(demo.RESULTS.read_text(encoding="utf-8"))
+    readme = (demo.RESULTS.parents[2] / "README.md").read_text(encoding="utf-8")
+    for row in rows:
+        name = "Intel Xeon" if "Xeon" in row["cpu"] else "AMD EPYC"
+        assert f"{row['models']['sru_text_classifier']['ratio']:.2f} on an {name}" in re.sub(r"\s+", " ", readme)
