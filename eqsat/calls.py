@@ -12,7 +12,7 @@ from eqsat.options.keywords import OptimizeKeywords
 from eqsat.options.options import Options
 from eqsat.options.signatures import documented
 from eqsat.report.result import Result
-from eqsat.run import Run
+from eqsat.run import Opened, Run
 
 if TYPE_CHECKING:
     import torch
@@ -54,8 +54,9 @@ def optimize(
             f"example inputs for a {type(model).__name__}",
             expected="example_inputs and dynamic_shapes with a torch.nn.Module alone",
         )
-    run = Run.read(model, checked).with_bodies()
-    return run.result() if buckets is None else choose_each(run, buckets)
+    if buckets is None:
+        return Opened.of(model, checked).optimised()
+    return choose_each(Run.read(model, checked).with_bodies(), buckets)
 
 
 def _optimized_torch(model: TorchModel, example_inputs: Any, dynamic_shapes: Any, options: Options) -> TorchResult:

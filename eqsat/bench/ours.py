@@ -98,6 +98,7 @@ class Ours:
             threads=case.threads,
             time_limit=self.time_limit,
             measure=False,
+            cache=False,
             **more,
         )
 

@@ -84,7 +84,8 @@ class Report:
     without which the run began anew. `steps` lists all kernels and conversions that run: operators, states, seconds,
     whether they are estimated. `baselines` are the costs of other searches in the same e-graph, and their seconds.
     `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
-    model was measured; both are empty where every dim of the inputs is a number.
+    model was measured; both are empty where every dim of the inputs is a number. `found_again` says when the result
+    was optimised, and how long that took, where it is that of an earlier run; all seconds are those of that run then.
     """
 
     name: str
@@ -126,6 +127,7 @@ class Report:
     refuted: Sequence[str] = ()
     sizes: Sequence[parts.CostedSizes] = ()
     measured_at: str = ""
+    found_again: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""
@@ -287,7 +289,8 @@ def _compared(report: Report) -> str:
 def _notes(report: Report) -> list[Text]:
     names = [f"{o.name} ({o.reason})" for o in report.opaque]
     shown = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-    notes = [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
+    notes = [Text(f"found again: {report.found_again}")] if report.found_again else []
+    notes += [Text(f"kept as opaque: {shown or 'none'}; estimated share of cost: {percent(report.estimated_share)}")]
     if report.amounts:
         notes.append(Text("uses " + ", ".join(_used(report, term) for term in report.amounts)))
     if report.baselines:
