@@ -1,6 +1,10 @@
-"""Files that need packages which are not installed are not collected for doctests."""
+"""Files that need packages which are not installed are not collected for doctests; no result of an earlier run is found
+again, nor kept, unless a test names a folder for results."""
 
+import os
 from importlib.util import find_spec
+
+os.environ["EQSAT_RESULTS"] = ""
 
 _TORCH = ["eqsat/pytorch/*", "eqsat/language/pytorch/*", "tests/support/torch_models.py"]
 collect_ignore_glob = [] if find_spec("torch") and find_spec("onnxscript") else _TORCH

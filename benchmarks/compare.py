@@ -1,4 +1,4 @@
-"""Writes the figures of docs/compare.md from the files of results: ``python -m benchmarks.compare``.
+"""Writes the figures of docs/compare.md and docs/pytorch.md from files of results: ``python -m benchmarks.compare``.
 
 The text between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` is made by a function here; the rest of the
 page is written by hand and has no figure of ours.
@@ -18,6 +18,7 @@ import click
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
+TORCH_PAGE = PAGE.with_name("pytorch.md")
 
 #: The files of results by name, as parsed.
 Results: TypeAlias = Mapping[str, Any]
@@ -33,7 +34,8 @@ def read_results(folder: Path = RESULTS) -> Results:
 
 def rewritten(page: str, results: Results) -> str:
     """The page with the figures of these results; KeyError for a block that nothing here makes."""
-    return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}\n{FIGURES[found[1]](results)}\n\n", page)
+    figures = {**FIGURES, "torch": torch}
+    return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}\n{figures[found[1]](results)}\n\n", page)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -346,17 +348,42 @@ FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
 )
 
 
+def torch(results: Results) -> str:
+    """Modules of PyTorch by each program: its time, over eager mode's, and the seconds of both starts."""
+    found = results.get("torch")
+    if found is None:
+        return _MISSING.format("torch")
+    head = ["model", "program", "ms", "of eager", "95 %", "of ONNX Runtime", "95 %", "first start", "second start"]
+    rows = []
+    for row in found["models"]:
+        for program, figures in row["programs"].items():
+            ratios = [figures.get(key) for key in ("over_eager", "over_onnxruntime")]
+            texts = [t for r in ratios for t in (("", "") if r is None else (number(r[0]), _between(r[1], r[2])))]
+            starts = [f"{figures[key]:.1f} s" for key in ("start", "second_start")]
+            rows.append([row["model"], f"`{program}`", number(figures["ms"]), *texts, *starts])
+    versions = ", ".join(f"{name} {found['versions'][name]}" for name in ("torch", "transformers", "onnxruntime"))
+    where = f"Measured {found['when'][:10]} on {found['cpu']}, {found['threads']} thread, {versions}."
+    return f"{where}\n\n{table(head, rows)}"
+
+
+def _between(low: float, high: float) -> str:
+    return f"{number(low)} to {number(high)}"
+
+
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; fail if the page differs from the files.")
 def main(check: bool) -> None:
-    """Update the figures of docs/compare.md."""
-    page = PAGE.read_text(encoding="utf-8")
-    wanted = rewritten(page, read_results())
-    if check and page != wanted:
-        raise click.ClickException(f"{PAGE.name} is not what benchmarks/results says; run python -m benchmarks.compare")
-    if page != wanted:
-        PAGE.write_text(wanted, encoding="utf-8")
-    click.echo(f"{PAGE.name}: {len(_BLOCK.findall(page))} blocks of figures")
+    """Update the figures of docs/compare.md and docs/pytorch.md."""
+    for path in (PAGE, TORCH_PAGE):
+        page = path.read_text(encoding="utf-8")
+        wanted = rewritten(page, read_results())
+        if check and page != wanted:
+            raise click.ClickException(
+                f"{path.name} is not what benchmarks/results says; run python -m benchmarks.compare"
+            )
+        if page != wanted:
+            path.write_text(wanted, encoding="utf-8")
+        click.echo(f"{path.name}: {len(_BLOCK.findall(page))} blocks of figures")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from eqsat.options.keywords import OptimizeKeywords
 from eqsat.options.options import Options
 from eqsat.options.signatures import documented
 from eqsat.report.result import Result
-from eqsat.run import Run
+from eqsat.run import Opened, Run
 
 if TYPE_CHECKING:
     import torch
@@ -51,8 +51,9 @@ def optimize(
     if is_torch_model(model):
         return _optimized_torch(model, example_inputs, dynamic_shapes, checked)
     check_no_examples(model, example_inputs, dynamic_shapes)
-    run = Run.read(model, checked).with_bodies()
-    return run.result() if buckets is None else choose_each(run, buckets)
+    if buckets is None:
+        return Opened.of(model, checked).optimised()
+    return choose_each(Run.read(model, checked).with_bodies(), buckets)
 
 
 def _optimized_torch(model: TorchModel, example_inputs: Any, dynamic_shapes: Any, options: Options) -> TorchResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.egraph.engine import load
@@ -12,6 +12,7 @@ from eqsat.options.rules import rules_of
 from eqsat.report.finalists import Candidate
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.steps.archive.archive import Archive
 from eqsat.steps.bodies import optimised_inside
 from eqsat.steps.calibrating import calibrated
 from eqsat.steps.certifying import Judged, Ruling, first_certified
@@ -19,6 +20,7 @@ from eqsat.steps.choosing import Adjust, Chooser, Chosen
 from eqsat.steps.failures import guarded, kept_original
 from eqsat.steps.growing import Grown, grow
 from eqsat.steps.log import Log
+from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
 from eqsat.steps.sizes import placed
@@ -40,6 +42,54 @@ class Finished:
 
 
 @dataclass(frozen=True)
+class Opened:
+    """A model as it was read, before the e-graph's engine and the library of rules are loaded.
+
+    `rules` are those that were asked for, None for the library alone.
+    """
+
+    settings: Settings
+    log: Log
+    given: Given
+    rules: tuple[Rule, ...] | None
+
+    @classmethod
+    def of(cls, model: ModelArgument, options: Options, growing: float = SATURATE) -> Opened:
+        """Read a model, and rules where some were given, and scale costs to this machine; the time limit begins now.
+
+        `growing` is the share of the time for growth.
+        """
+        settings, warnings = Settings.of(options, growing)
+        log = Log(options.progress, warnings=warnings)
+        with log.phase("read"):
+            rules = None if options.rules is None else rules_of(options.rules)
+            given = read(model, options.outputs)
+            model_digest(given)  # before files, or a model in memory, can change
+            settings.deadline.begin()
+        return cls(calibrated(settings, log), log, given, rules)
+
+    def run(self) -> Run:
+        """The run of this model, at the sizes that it is costed at."""
+        settings, log = self.settings, self.log
+        with log.phase("read"):
+            with settings.deadline.paused():
+                load()
+                rules = rules_of(None) if self.rules is None else self.rules
+            settings = placed(self.given, settings.options.asked_sizes, settings, log)
+        return Run(settings, log, self.given, rules)
+
+    def optimised(self) -> Result:
+        """The result of all steps, bodies first: found again where an equal run kept it, else kept for the next."""
+        with self.log.phase("read"), self.settings.deadline.paused():
+            archive = Archive.of(self.given, self.rules, self.settings)
+            earlier = archive.find()
+        if earlier is None:
+            return self.run().with_bodies().result(archive.keep)
+        describe_call(earlier.report, self.given, self.settings)
+        return earlier
+
+
+@dataclass(frozen=True)
 class Run:
     """One optimisation of a model: its settings, its log, the model as it was read, and the rules.
 
@@ -58,17 +108,7 @@ class Run:
 
         `growing` is the share of the time for growth. Reading itself is not in the time limit.
         """
-        settings, warnings = Settings.of(options, growing)
-        log = Log(options.progress, warnings=warnings)
-        with log.phase("read"):
-            load()
-            rules, given = rules_of(options.rules), read(model, options.outputs)
-            model_digest(given)  # before files, or a model in memory, can change
-            settings.deadline.begin()
-        settings = calibrated(settings, log)
-        with log.phase("read"):
-            settings = placed(given, options.asked_sizes, settings, log)
-        return cls(settings, log, given, rules)
+        return Opened.of(model, options, growing).run()
 
     def with_bodies(self) -> Run:
         """The same run with the bodies of If, Loop and Scan optimised, each by a run of its own."""
@@ -78,11 +118,17 @@ class Run:
 
         return replace(self, given=optimised_inside(self.given, self.settings, self.log, optimised))
 
-    def result(self) -> Result:
-        """The result of all steps: the original where something fails, and the report says what did."""
+    def result(self, keep: Callable[[Result, Candidate, Settings], None] | None = None) -> Result:
+        """The result of all steps: the original where something fails, and the report says what did.
+
+        `keep` is told of a result and of the finalist that it is, where nothing failed.
+        """
 
         def attempt(rules: tuple[Rule, ...], again: bool) -> Result:
-            return self.finish(self.saturate(rules), self.settings.options.measure, again).result
+            finished = self.finish(self.saturate(rules), self.settings.options.measure, again)
+            if keep is not None:
+                keep(finished.result, finished.kept, self.settings)
+            return finished.result
 
         return guarded(attempt, self.rules, self.original, self.settings, self.log)
 

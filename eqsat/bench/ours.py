@@ -95,6 +95,7 @@ class Ours:
             threads=case.threads,
             time_limit=self.time_limit,
             measure=False,
+            cache=False,
             **more,
         )
 

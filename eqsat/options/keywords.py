@@ -60,3 +60,4 @@ class OptimizeKeywords(ExploreKeywords, total=False):
     buckets: BucketsArgument | None
     measure: bool
     strict: bool
+    cache: bool

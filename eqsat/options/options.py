@@ -282,6 +282,18 @@ class Options:
             since="optimize",
         ),
     )
+    cache: bool = field(
+        default=True,
+        metadata=_meaning(
+            checks.switch,
+            "whether the result of an equal run is found again, and this one kept for the next; the report says so "
+            "(docs/adr/0034)",
+            since="optimize",
+            flag="--cache/--no-cache",
+            kind="switch",
+            help="Find the result of an equal run again, and keep this one for the next.",
+        ),
+    )
     portable: bool = field(
         default=False,
         metadata=_meaning(

@@ -15,7 +15,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from eqsat.errors import EqsatError, UsageError
 from eqsat.options.options import Options
 from eqsat.pytorch.traced import FallbackWarning, Traced, UntraceableError
-from eqsat.run import Run
+from eqsat.run import Opened
 
 #: A compiled graph: called with its arguments, or with a list of them that it empties.
 Compiled: TypeAlias = Callable[..., Any]
@@ -74,7 +74,7 @@ def _compiled(
 ) -> Compiled:
     try:
         traced = Traced.of(graph, inputs, weights)
-        result = Run.read(traced.read(), options).with_bodies().result()
+        result = Opened.of(traced.read(), options).optimised()
         if result.report.failure:
             return _fallback(graph, result.report.failure)
         runner = traced.runner(result)

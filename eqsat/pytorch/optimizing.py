@@ -8,7 +8,7 @@ from eqsat.language.pytorch.reading import program_of, read_torch
 from eqsat.options.options import Options
 from eqsat.pytorch.calling import Convention
 from eqsat.pytorch.result import TorchResult
-from eqsat.run import Run
+from eqsat.run import Opened
 
 
 def optimize_torch(model: Any, example_inputs: Any, dynamic_shapes: Any, options: Options) -> TorchResult:
@@ -16,4 +16,4 @@ def optimize_torch(model: Any, example_inputs: Any, dynamic_shapes: Any, options
     program = program_of(model, example_inputs, dynamic_shapes)
     graph = read_torch(model, program)
     convention = Convention.of(program, graph.inputs, list(graph.outputs), type(model).__name__)
-    return TorchResult.of(Run.read(graph, options).with_bodies().result(), convention)
+    return TorchResult.of(Opened.of(graph, options).optimised(), convention)

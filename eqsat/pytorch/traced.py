@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from eqsat.pytorch.tensors import array_of, tensor_of
 from eqsat.report.result import Result
 
 _NAME = "torch.compile"
+_VERSION = attrgetter("_version")
 
 
 class FallbackWarning(UserWarning):
@@ -93,7 +95,8 @@ class Traced:
         """
         program = result.compile()
         names, positions = list(result.graph.inputs), self.tensors
-        seen = [(i, w.data_ptr(), w._version, tuple(w.stride())) for i, w in self.weights.items()]
+        places_of_weights = tuple(self.weights)
+        seen = _state(self.weights.values())
         orders = {o: _order(o.meta["val"]) for o in self.computed}
         made_by = dict(zip(self.computed, result.graph.outputs, strict=True))
         places = [n for n in self.graph.graph.nodes if n.op == "placeholder"]
@@ -102,7 +105,7 @@ class Traced:
 
         def run(*args: Any) -> tuple[Any, ...]:
             nonlocal stale
-            if not stale and any(_changed(args[i], *rest) for i, *rest in seen):
+            if not stale and _state([args[i] for i in places_of_weights]) != seen:
                 stale = True
                 warnings.warn("weights changed: PyTorch runs the graph from now on", FallbackWarning, stacklevel=2)
             if stale:
@@ -162,8 +165,10 @@ def _hint(size: Any) -> int:
     return int(size.node.hint) if isinstance(size, torch.SymInt) else int(size)
 
 
-def _changed(tensor: torch.Tensor, pointer: int, version: int, strides: tuple[int, ...]) -> bool:
-    return (tensor.data_ptr(), tensor._version, tensor.stride()) != (pointer, version, strides)
+def _state(tensors: Collection[torch.Tensor]) -> tuple[list[Any], ...]:
+    """The addresses, versions and strides of tensors, which change with their elements; asked in each call."""
+    kind = torch.Tensor
+    return [*map(kind.data_ptr, tensors)], [*map(_VERSION, tensors)], [*map(kind.stride, tensors)]
 
 
 def _order(value: torch.Tensor) -> tuple[int, ...] | None:

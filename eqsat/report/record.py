@@ -68,6 +68,7 @@ class Record:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: parts.RunMachine | None = None
+    found_again: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""

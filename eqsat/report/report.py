@@ -39,7 +39,8 @@ class Report(Record):
     `sizes` lists where named dims were costed, each with its sizes and its weight, and `measured_at` says where the
     model was measured; both are empty where every dim of the inputs is a number. `borrowed_share` is the part of the
     cost that was measured in another environment, which `borrowed_from` names with the factors by which its times were
-    scaled.
+    scaled. `found_again` says when the result was optimised, and how long that took, where it is that of an earlier
+    run; all seconds are those of that run then.
 
     `input` is the model with its SHA-256, `arguments` the options that differ from their defaults, `versions` those of
     Python and of the packages that a result depends on, `machine` where the run took place; together they say how to

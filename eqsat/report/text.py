@@ -225,7 +225,8 @@ def notes(report: Record) -> list[tuple[str, str]]:
     """The lines below the tables, each with its colour."""
     names = [f"{o.name} ({o.reason})" for o in report.opaque]
     listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
-    lines = [(f"kept as opaque: {listed or 'none'}; estimated share of cost: {percent(report.estimated_share)}", "")]
+    lines = [(f"found again: {report.found_again}", "")] if report.found_again else []
+    lines += [(f"kept as opaque: {listed or 'none'}; estimated share of cost: {percent(report.estimated_share)}", "")]
     if report.borrowed_share:
         lines.append((f"borrowed share of cost: {percent(report.borrowed_share)}, from {report.borrowed_from}", ""))
     if report.amounts:

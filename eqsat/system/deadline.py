@@ -97,6 +97,15 @@ class Deadline:
         """Start anew: earlier steps do not count."""
         self._end = self._reading() + self._length
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A block whose time or steps do not count."""
+        begun = self._reading()
+        try:
+            yield
+        finally:
+            self._end += self._reading() - begun
+
     def spend(self, steps: int = 1) -> None:
         """Count steps, if the deadline counts steps."""
         if self._steps is not None:

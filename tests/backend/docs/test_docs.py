@@ -158,6 +158,13 @@ def test_the_figures_of_the_comparison_are_those_of_the_files():
     assert sorted(shown) == sorted(compare.FIGURES)
 
 
+def test_the_figures_of_the_page_on_pytorch_are_those_of_the_file():
+    page = compare.TORCH_PAGE.read_text(encoding="utf-8")
+    assert page == compare.rewritten(page, compare.read_results()), "run python -m benchmarks.compare"
+    assert re.findall(r"<!-- figures: (\w+) -->", page) == ["torch"]
+    assert "Not measured yet" in compare.torch({}) and "torch.json" in compare.torch({})
+
+
 def test_the_comparison_has_no_figure_of_ours_outside_what_is_written_from_files():
     page = re.sub(r"<!-- figures: .*?<!-- end of figures -->", "", compare.PAGE.read_text(encoding="utf-8"), flags=re.S)
     theirs = re.search(r"^## What their papers report\n.*?(?=^## )", page, re.M | re.S)

@@ -1,8 +1,14 @@
 """The backend "eqsat" of torch.compile."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+import eqsat
+from tests.support.pages import ROOT
 
 torch = pytest.importorskip("torch", reason="the extra 'torch' is not installed: make test-torch")
 
@@ -146,3 +152,56 @@ def test_options_are_those_of_optimize_and_checked() -> None:
         torch.compile(module, backend="eqsat", options={"devise": "cuda"})(torch.ones(2))
     with torch.no_grad(), pytest.raises(Exception, match="the backend 'eqsat' has no modes"):
         torch.compile(module, backend="eqsat", mode="max-autotune")(torch.ones(2))
+
+
+_PROGRAM = """
+import sys
+import torch
+from eqsat import run
+from tests.support.torch_models import build
+
+ready, searches = run.Opened.run, []
+
+
+def counted(opened):
+    searches.append(opened)
+    return ready(opened)
+
+
+run.Opened.run = counted
+module, inputs = build("bert")
+if sys.argv[1:]:
+    module.get_parameter(sys.argv[1]).data.reshape(-1)[0] += 1
+compiled = torch.compile(module, backend="eqsat", options={"measure": False, "time_limit": 60.0})
+with torch.no_grad():
+    ours, theirs = compiled(**inputs), module(**inputs)
+assert (ours.last_hidden_state - theirs.last_hidden_state).abs().max() < 1e-4
+print(len(searches))
+"""
+
+
+def test_a_second_process_does_not_search_unless_a_weight_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EQSAT_RESULTS", str(tmp_path / "results"))
+    changed = "encoder.layer.1.output.dense.weight"
+    printed = []
+    for arguments in ([], [], [changed]):
+        command = [sys.executable, "-W", "error::eqsat.pytorch.traced.FallbackWarning", "-c", _PROGRAM, *arguments]
+        process = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+        assert process.returncode == 0, process.stderr
+        printed.append(process.stdout.strip())
+    assert printed == ["1", "0", "1"]
+
+
+def test_a_module_that_was_optimised_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EQSAT_RESULTS", str(tmp_path / "results"))
+    module, inputs = build("resnet")
+    first, second = (eqsat.optimize(module, inputs, **_QUICK) for _ in range(2))
+    assert second.report.found_again and not first.report.found_again
+    with torch.no_grad():
+        assert largest_difference(second(**inputs), module(**inputs)) < 1e-4
+        module.classifier[1].bias[0] += 1
+        third = eqsat.optimize(module, inputs, **_QUICK)
+        assert not third.report.found_again
+        assert largest_difference(third(**inputs), module(**inputs)) < 1e-4

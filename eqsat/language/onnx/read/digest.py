@@ -76,11 +76,21 @@ def _of_file(path: Path) -> str:
 
 
 def _of_graph(graph: Graph) -> str:
-    """The hash of a graph's content, each piece of it after its length."""
+    """The hash of a graph's content."""
+    return _of_parts(_graph_parts(graph))
+
+
+def _of_parts(parts: Iterator[bytes]) -> str:
+    """The hash of pieces, each after its length."""
     digest = hashlib.sha256()
-    for part in _graph_parts(graph):
+    for part in parts:
         digest.update(len(part).to_bytes(8, "little") + part)
     return digest.hexdigest()
+
+
+def content_hash(value: Any) -> str:
+    """The SHA-256 of a value made of mappings, sequences, dataclasses, constants, text and numbers."""
+    return _of_parts(_parts(value))
 
 
 def _graph_parts(graph: Graph) -> Iterator[bytes]:
