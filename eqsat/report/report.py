@@ -7,12 +7,12 @@ from typing import Any
 
 from rich.console import Console, RenderResult
 
-from eqsat.report.html import report_html
+from eqsat.report.display.html import report_html
+from eqsat.report.display.text import sections
 from eqsat.report.progress import PHASES as PHASES
 from eqsat.report.progress import Phase as Phase
 from eqsat.report.progress import Progress as Progress
 from eqsat.report.record import Record
-from eqsat.report.text import sections
 from eqsat.system.terminal import WIDTH as WIDTH
 from eqsat.system.terminal import captured, shown
 

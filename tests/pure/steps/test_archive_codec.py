@@ -63,7 +63,9 @@ def test_constants_come_back_from_their_elements(name):
     assert restored(empty.type, b"").same_as(empty)
 
 
-@pytest.mark.parametrize("foreign", [os.system, Path.touch, np.frombuffer, pickle.Unpickler, written], ids=str)
+@pytest.mark.parametrize(
+    "foreign", [os.system, Path.touch, np.frombuffer, pickle.Unpickler, written], ids=lambda one: one.__qualname__
+)
 def test_nothing_but_parts_of_results_is_read(foreign):
     with pytest.raises(pickle.UnpicklingError, match="is no part of a result"):
         again(foreign)

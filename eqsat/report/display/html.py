@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from eqsat.report.record import Record
-from eqsat.report.text import (
+from eqsat.report.display.text import (
     FINALIST_COLUMNS,
     change_columns,
     finalist_rows,
@@ -12,6 +11,7 @@ from eqsat.report.text import (
     nothing_changed,
     phase_rows,
 )
+from eqsat.report.record import Record
 from eqsat.report.units import count, integer
 from eqsat.system.markup import cut, folded, html_block, html_listing, html_table
 
