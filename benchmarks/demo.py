@@ -1,6 +1,6 @@
 """Optimises two real models and runs both versions of each, old and new, on ONNX Runtime: `make demo`.
 
-With `--record`, the ratios go into `benchmarks/results/demo.json`, one row for each processor; README states their range.
+With `--record`, the ratios go into `benchmarks/results/demo.json`, one row a processor; README states their range.
 """
 
 from __future__ import annotations
