@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,6 +16,8 @@ from eqsat.language.terms.graph import Graph
 
 #: Tensors from this size on are not written into the protobuf message.
 _SHARED_BYTES = 1 << 12
+#: The metadata of nodes that have files and lines of the program, and counters of the process.
+_TRACE = "pkg.torch.onnx.stack_trace"
 
 
 def graph_of(program: Any, name: str) -> Graph:
@@ -27,8 +29,21 @@ def graph_of(program: Any, name: str) -> Graph:
     with _without_data(model) as arrays:
         proto = onnx_ir.to_proto(model)
     proto.graph.name = name
+    for nodes in (proto.graph.node, *(function.node for function in proto.functions)):
+        _without_traces(nodes)
     raw = {i: arrays[t.name] for i, t in enumerate(proto.graph.initializer) if t.name in arrays}
     return load_source(Source(proto, name, raw=raw))
+
+
+def _without_traces(nodes: Iterable[Any]) -> None:
+    """Leave out where in a program each node was traced, or a model would be another one once a line is added above."""
+    for node in nodes:
+        kept = [each for each in node.metadata_props if each.key != _TRACE]
+        del node.metadata_props[:]
+        node.metadata_props.extend(kept)
+        for attribute in node.attribute:
+            for graph in (attribute.g, *attribute.graphs) if attribute.HasField("g") else attribute.graphs:
+                _without_traces(graph.node)
 
 
 class _Stub(onnx_ir.Tensor):  # type: ignore[misc]  # onnx_ir is no dependency of the type checker

@@ -1,5 +1,6 @@
 """The backend "eqsat" of torch.compile."""
 
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -205,3 +206,31 @@ def test_a_module_that_was_optimised_is_found_again(tmp_path: Path, monkeypatch:
         third = eqsat.optimize(module, inputs, **_QUICK)
         assert not third.report.found_again
         assert largest_difference(third(**inputs), module(**inputs)) < 1e-4
+
+
+_NORMED = """
+import torch
+
+
+class Normed(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.linear = torch.nn.LayerNorm(64), torch.nn.Linear(64, 64)
+
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda y: self.norm(y) + 1, lambda y: self.norm(y) - 1, (self.linear(x),))
+"""
+
+
+def test_a_line_added_above_a_module_changes_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EQSAT_RESULTS", str(tmp_path / "results"))
+    results = []
+    for number, comment in enumerate(("", "# a line\n")):
+        path = tmp_path / f"normed{number}.py"
+        path.write_text(comment + _NORMED)
+        module = runpy.run_path(str(path))["Normed"]
+        torch.manual_seed(0)
+        results.append(eqsat.optimize(module().eval(), torch.ones(2, 64), **_QUICK))
+    assert results[1].report.found_again
+    written = results[0].to_onnx().SerializeToString()
+    assert written == results[1].to_onnx().SerializeToString() and b"normed0.py" not in written
