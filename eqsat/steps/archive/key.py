@@ -30,8 +30,8 @@ def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> st
     """The key of a run, as hexadecimal digits; None for one whose result depends on code that no hash covers.
 
     That is code of the caller's: a cost function, an operator, an extractor. The key covers the model with the bytes of
-    its weights, options, rules by their texts (None for the library, which is source), the device and its measured
-    costs, the processor, and the versions of packages, eqsat's by its source.
+    its weights and its reader's warnings, options, rules by their sides (None for the library, which is source), the
+    device and its measured costs, the processor, and the versions of packages, eqsat's by its source.
     """
     options = settings.options
     ours = EXTRACTORS[options.extractor].__module__.partition(".")[0] == __name__.partition(".")[0]
@@ -44,7 +44,8 @@ def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> st
             "nodes": given.nodes,
             "whole": given.source is not None,
             "options": {f.name: getattr(options, f.name) for f in fields(Options) if f.name not in _APART},
-            "rules": rules and [(rule.name, rule.phase, rule.origin, rule.text) for rule in rules],
+            "rules": rules and [_rule(rule) for rule in rules],
+            "warnings": given.warnings,
             "device": settings.device,
             "environment": costs.environment.text,
             "measured": _entries(costs.measured),
@@ -52,6 +53,11 @@ def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> st
             "machine": this_machine(),
         }
     )
+
+
+def _rule(rule: Rule) -> tuple[Any, ...]:
+    """A rule by its sides and conditions: the text of one that was made or changed in Python may be another's."""
+    return rule.name, rule.phase, rule.origin, rule.laws, rule.text, rule.left, rule.right, rule.conditions
 
 
 def _entries(measured: Mapping[str, Entry]) -> list[str]:
