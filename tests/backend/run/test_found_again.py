@@ -19,11 +19,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
+from eqsat.costs.devices.device import Device
 from eqsat.language.terms import Constant, TensorType
 from eqsat.language.terms.pattern import Expression
+from eqsat.options.options import Options
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.run import Opened
+from eqsat.runtime.cuda.backend import CupyBackend
 from eqsat.steps.archive import archive, constants, key
 
 FAST: dict[str, Any] = {"measure": False, "time_limit": 60.0}
@@ -236,7 +240,7 @@ def test_a_rule_that_was_changed_in_python_is_another(results: Path) -> None:
     (guarded,), (always,) = (parse_rules(f"once: relu(x) => x if rank(x) > {n}") for n in (2, 1))
     conditions = (Expression(guarded.conditions[0].text, always.conditions[0].tree),)
     changed = replace(guarded, conditions=conditions)
-    assert len({key.content_hash(key._rule(rule)) for rule in (guarded, changed, always)}) == 3
+    assert len({key.content_hash(key.stated(rule)) for rule in (guarded, changed, always)}) == 3
     assert not searched(model, rules=parse_rules("once: relu(relu(x)) => relu(x)"))
 
 
@@ -261,6 +265,20 @@ def test_a_run_without_a_key_is_a_run_all_the_same(results: Path, monkeypatch: p
     key.this_machine.cache_clear()
     assert searched(normed(8)) and searched(normed(8))
     assert not results.exists()
+
+
+def test_a_device_that_can_be_run_by_now_is_another_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def key_now() -> str | None:
+        opened = Opened.of(normed(8), Options.of("optimize", {**FAST, "device": "nvidia-h200"}))
+        return key.key_of(opened.given, opened.rules, opened.settings)
+
+    keys = {key_now()}
+    for present, reason in ((False, None), (True, "CuPy is not installed"), (True, None)):
+        monkeypatch.setattr(Device, "is_here", property(lambda _device, present=present: present))
+        monkeypatch.setattr(CupyBackend, "available", lambda _backend, reason=reason: reason)
+        assert key_now() == key_now()
+        keys.add(key_now())
+    assert len(keys) == 3
 
 
 def file_of(results: Path) -> Path:
