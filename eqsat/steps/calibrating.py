@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from eqsat.costs.measuring.calibration import calibrate, probes
 from eqsat.costs.model.borrowed import Borrowed
+from eqsat.errors import CostError
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import BACKENDS
 from eqsat.steps.log import Log
@@ -14,6 +15,8 @@ from eqsat.system.deadline import TimeUp
 
 #: Seconds that measuring may take, its share of the call, and the least that is worth beginning with.
 _SECONDS, _SHARE, _LEAST_SECONDS = 8.0, 0.25, 1.0
+#: The reason for no scales where nothing was left to measure.
+_NONE_RAN = "since none of its operators could be measured here"
 
 
 def calibrated(settings: Settings, log: Log) -> Settings:
@@ -62,7 +65,7 @@ def _measure(settings: Settings, borrowed: Borrowed, log: Log) -> str:
     wanted = [key for key in probes(borrowed.unscaled, costs.device) if key.text not in known]
     end = settings.deadline.part(_SHARE, _SECONDS)
     if not wanted:
-        return ""
+        return _NONE_RAN
     if end.seconds < _LEAST_SECONDS:
         return "since there is no time to measure"
 
@@ -75,4 +78,6 @@ def _measure(settings: Settings, borrowed: Borrowed, log: Log) -> str:
                 left = calibrate(table, costs.environment, wanted, progress, lambda: end.over or bool(stop and stop()))
         except TimeUp:
             return "since the time to measure was up"
-    return f"since {left} of {len(wanted)} operators were left" if left else ""
+        except CostError as error:  # a full disk or a lock is no reason to optimise nothing
+            return f"since {error.what}"
+    return f"since {left} of {len(wanted)} operators were left" if left else _NONE_RAN

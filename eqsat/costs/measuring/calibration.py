@@ -14,8 +14,8 @@ from eqsat.costs.model.whole_graphs import WHOLE
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
-from eqsat.errors import EqsatError
 from eqsat.language.ops import OPS
+from eqsat.system.deadline import TimeUp
 
 #: Operators that are measured of each bottleneck: spread over those there are from the shortest to the longest.
 EACH = 4
@@ -60,7 +60,7 @@ def calibrate(
 
     They are kept as this environment's calibration, each as soon as it is measured, and are costs of nothing else.
     Before each, `progress` is told how many are done and how many there are, and `ended` is asked. An operator that
-    ONNX Runtime refuses is passed over.
+    ONNX Runtime refuses, or that there is no memory for, is passed over. CostError where the table cannot be written.
     """
     for done, key in enumerate(keys):
         if ended():
@@ -68,7 +68,9 @@ def calibrate(
         progress(done, len(keys))
         try:
             entry = measure(key, threads=environment.threads)
-        except EqsatError:
+        except TimeUp:
+            raise
+        except Exception:  # noqa: BLE001 - such as too little memory; the scales can do without one operator
             continue
         table.put(environment.calibration, key, entry)
     return 0

@@ -6,6 +6,7 @@ import hashlib
 import os
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -73,10 +74,12 @@ class Archive:
 
     @classmethod
     def of(cls, given: Given, rules: Sequence[Rule] | None, settings: Settings) -> Archive:
-        """The archive for a run that is about to begin."""
+        """The archive for a run that is about to begin, without a key where none can be had."""
         path, options, started = results_folder(), settings.options, time.monotonic()
-        wanted = path is not None and options.cache and options.buckets is None
-        key = key_of(given, rules, settings) if wanted else None
+        key = None
+        if path is not None and options.cache and options.buckets is None:
+            with suppress(Exception):  # such as a source that cannot be read: the run can do without a key
+                key = key_of(given, rules, settings)
         return cls(given, settings, key, BoundedFolder(path or cache_folder(), MOST_BYTES, _SUFFIX), started)
 
     def find(self) -> Result | None:

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from eqsat.costs.table.entry import Entry
-from eqsat.costs.table.environment import cpu_model
+from eqsat.costs.table.environment import Environment, cpu_model
 from eqsat.extract import EXTRACTORS
 from eqsat.language.onnx.read.digest import ModelDigest, content_hash
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.ops import OPS
 from eqsat.options.options import Options
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.runtime.backend import BACKENDS
 from eqsat.steps.provenance import versions
 from eqsat.steps.settings import Settings
 
@@ -30,8 +31,9 @@ def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> st
     """The key of a run, as hexadecimal digits; None for one whose result depends on code that no hash covers.
 
     That is code of the caller's: a cost function, an operator, an extractor. The key covers the model with the bytes of
-    its weights, options, rules by their texts (None for the library, which is source), the device and its measured
-    costs, the processor, and the versions of packages, eqsat's by its source.
+    its weights and its reader's warnings, options, rules by their sides (None for the library, which is source), the
+    device with its measured costs, and whether it runs here, the processor, and the versions of packages, eqsat's by
+    its source.
     """
     options = settings.options
     ours = EXTRACTORS[options.extractor].__module__.partition(".")[0] == __name__.partition(".")[0]
@@ -44,14 +46,29 @@ def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> st
             "nodes": given.nodes,
             "whole": given.source is not None,
             "options": {f.name: getattr(options, f.name) for f in fields(Options) if f.name not in _APART},
-            "rules": rules and [(rule.name, rule.phase, rule.origin, rule.text) for rule in rules],
+            "rules": rules and [stated(rule) for rule in rules],
+            "warnings": given.warnings,
             "device": settings.device,
+            "here": _here(settings),
             "environment": costs.environment.text,
             "measured": _entries(costs.measured),
             "calibration": _entries({} if costs.borrowed is None else costs.borrowed.here),
             "machine": this_machine(),
         }
     )
+
+
+def _here(settings: Settings) -> tuple[str, str | None] | None:
+    """The environment in which results are run here, and why they cannot be; None for another machine's device."""
+    if not settings.device.is_here:
+        return None
+    environment = Environment.current(settings.device, settings.options.threads)
+    return environment.text, BACKENDS[settings.backend].available()
+
+
+def stated(rule: Rule) -> tuple[Any, ...]:
+    """A rule by its sides and conditions: the text of one that was made or changed in Python may be another's."""
+    return rule.name, rule.phase, rule.origin, rule.laws, rule.text, rule.left, rule.right, rule.conditions
 
 
 def _entries(measured: Mapping[str, Entry]) -> list[str]:

@@ -1,6 +1,7 @@
 """Costs of another machine, scaled to this one by a few operators that are measured here, once."""
 
 import json
+import sqlite3
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from eqsat.costs.table import shipped
 from eqsat.costs.table.entry import Entry, TableRecord
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.lines import write_records
-from eqsat.costs.table.table import CostTable
+from eqsat.costs.table.table import CostTable, fault
 from eqsat.errors import BackendError
 from eqsat.language.onnx.read.model import read
 
@@ -137,6 +138,35 @@ class TestCalibration:
         monkeypatch.setattr(calibration, "measure", faked)
         report = eqsat.optimize(chain()).report
         assert report.cost_before == pytest.approx(FACTOR * 1e-6 * len(read(chain()).graph.nodes))
+
+    def test_of_operators_that_there_is_no_memory_for_leaves_the_others(self, monkeypatch):
+        def faked(key, **_):
+            if key.op == "matmul":
+                raise MemoryError
+            return Entry(FACTOR * 1e-6, FACTOR * 1e-6, FACTOR * 1e-6, 20)
+
+        monkeypatch.setattr(calibration, "measure", faked)
+        report = eqsat.optimize(chain()).report
+        assert report.cost_before == pytest.approx(FACTOR * 1e-6 * len(read(chain()).graph.nodes))
+
+    def test_says_why_there_are_no_scales_where_no_operator_runs_here(self, monkeypatch):
+        def faked(key, **_):
+            raise BackendError("refused")
+
+        monkeypatch.setattr(calibration, "measure", faked)
+        (warning,) = [w for w in eqsat.optimize(chain()).report.warnings if "another environment" in w]
+        assert warning.endswith("; not scaled to this one, since none of its operators could be measured here")
+
+    def test_in_a_table_that_cannot_be_written_any_more_is_no_failure(self, measured, monkeypatch):
+        def full(table, *_):
+            raise fault(table.path, sqlite3.OperationalError("database or disk is full"))
+
+        monkeypatch.setattr(CostTable, "put", full)
+        report = eqsat.optimize(chain()).report
+        assert len(measured) == 1
+        assert not report.failure
+        (warning,) = [w for w in report.warnings if "another environment" in w]
+        assert warning.endswith("; not scaled to this one, since the cost table failed: database or disk is full")
 
     def test_is_told_apart_by_costs_show_and_costs_check(self, measured, run):
         eqsat.optimize(chain())

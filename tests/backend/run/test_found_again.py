@@ -19,9 +19,15 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
+from eqsat.costs.devices.device import Device
 from eqsat.language.terms import Constant, TensorType
+from eqsat.language.terms.pattern import Expression
+from eqsat.options.options import Options
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.run import Opened
+from eqsat.runtime.cuda.backend import CupyBackend
 from eqsat.steps.archive import archive, constants, key
 
 FAST: dict[str, Any] = {"measure": False, "time_limit": 60.0}
@@ -221,6 +227,58 @@ def test_another_measured_cost_is_another_run(results: Path, folder: Path) -> No
             table.put(one, measured, Entry(1e-6, 1e-6, 1e-6, 3))
         assert searched(model)
         assert not searched(model)
+
+
+def test_a_rule_that_was_changed_in_python_is_another(results: Path) -> None:
+    g = eqsat.Graph("twice")
+    g.output("y", eqsat.relu(eqsat.relu(g.input("x", (4, 8)))))
+    model = g.build()
+    useful, idle = parse_rules("once: relu(relu(x)) => relu(x)\nthrice: relu(relu(x)) => relu(relu(relu(x)))")
+    idle = replace(idle, name=useful.name, text=useful.text)
+    assert eqsat.optimize(model, rules=[idle], **FAST).report.kept == "original"
+    assert eqsat.optimize(model, rules=[useful], **FAST).report.kept != "original"
+    (guarded,), (always,) = (parse_rules(f"once: relu(x) => x if rank(x) > {n}") for n in (2, 1))
+    conditions = (Expression(guarded.conditions[0].text, always.conditions[0].tree),)
+    changed = replace(guarded, conditions=conditions)
+    assert len({key.content_hash(key.stated(rule)) for rule in (guarded, changed, always)}) == 3
+    assert not searched(model, rules=parse_rules("once: relu(relu(x)) => relu(x)"))
+
+
+def test_a_report_has_the_warnings_of_its_own_model(results: Path) -> None:
+    steps = [helper.make_node("Relu", [a], [b]) for a, b in ("xa", "ab", "by")]
+    x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [3]) for name in "xy")
+    ordered, other = (
+        helper.make_model(
+            helper.make_graph(nodes, "relus", [x], [y]), opset_imports=[helper.make_opsetid("", 17)], ir_version=8
+        )
+        for nodes in (steps, steps[::-1])
+    )
+    warned = ["not in order" in str(eqsat.optimize(m, **FAST).report.warnings) for m in (ordered, other, ordered)]
+    assert warned == [False, True, False]
+
+
+def test_a_run_without_a_key_is_a_run_all_the_same(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unreadable(_folder: Path) -> str:
+        raise PermissionError("the source cannot be read")
+
+    monkeypatch.setattr(key, "source_hash", unreadable)
+    key.this_machine.cache_clear()
+    assert searched(normed(8)) and searched(normed(8))
+    assert not results.exists()
+
+
+def test_a_device_that_can_be_run_by_now_is_another_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def key_now() -> str | None:
+        opened = Opened.of(normed(8), Options.of("optimize", {**FAST, "device": "nvidia-h200"}))
+        return key.key_of(opened.given, opened.rules, opened.settings)
+
+    keys = {key_now()}
+    for present, reason in ((False, None), (True, "CuPy is not installed"), (True, None)):
+        monkeypatch.setattr(Device, "is_here", property(lambda _device, present=present: present))
+        monkeypatch.setattr(CupyBackend, "available", lambda _backend, reason=reason: reason)
+        assert key_now() == key_now()
+        keys.add(key_now())
+    assert len(keys) == 3
 
 
 def file_of(results: Path) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -89,7 +90,7 @@ def _of_parts(parts: Iterator[bytes]) -> str:
 
 
 def content_hash(value: Any) -> str:
-    """The SHA-256 of a value made of mappings, sequences, dataclasses, constants, text and numbers."""
+    """The SHA-256 of a value made of mappings, sequences, dataclasses, constants, syntax, text and numbers."""
     return _of_parts(_parts(value))
 
 
@@ -118,5 +119,7 @@ def _parts(value: Any) -> Iterator[bytes]:
         yield type(value).__name__.encode()
         for field in fields(value):
             yield from _parts(getattr(value, field.name))
+    elif isinstance(value, ast.AST):
+        yield f"syntax {ast.dump(value)}".encode()
     else:
         yield f"{type(value).__name__} {value!r}".encode()
