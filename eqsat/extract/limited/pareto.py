@@ -209,7 +209,8 @@ def table(found: Front, show: Callable[[str, float], str] = _plain) -> Table:
 
     x, y = found.terms
     others = [name for name in found.points[0].solution.amounts if name not in found.terms]
-    rows = Table(title=f"{x} against {y}" + ("" if found.is_complete else " (not all points)"))
+    title = f"{x} against {y}" + ("" if found.is_complete else " (not all points)")
+    rows = Table(title=title, min_width=len(title))  # else a narrow table would break it
     for name in (x, y, *others):
         rows.add_column(name, justify="right")
     rows.add_column("proved")

@@ -16,6 +16,7 @@ from eqsat.errors import ExtractionError, MissingExtraError, UsageError
 from eqsat.extract import PEAK, Conversion, Limit, Memory, Node, Problem, solve
 from eqsat.extract.limited.pareto import Front, front, plot, table
 from eqsat.system.figure import figure_class
+from eqsat.system.terminal import captured
 
 CHAIN = [Node(0, (), 1.0), Node(1, ((0, 0),), 1.0), Node(1, ((0, 0),), 3.0), Node(2, ((1, 0),), 1.0)]
 SIZES = {(0, 0): 4.0, (1, 0): 5.0, (2, 0): 6.0}
@@ -246,6 +247,11 @@ def test_a_solution_that_breaks_a_limit_does_not_pass_its_check() -> None:
 @pytest.fixture
 def trade() -> Front:
     return front(chain(launches(math.inf), seconds(math.inf)), y="launches")
+
+
+def test_the_title_of_a_front_is_one_line_however_narrow_its_columns_are(trade: Front) -> None:
+    text = captured(table(dataclasses.replace(trade, is_complete=False)))
+    assert text.splitlines()[0].strip() == "cost against launches (not all points)"
 
 
 def test_a_front_is_a_table(trade: Front) -> None:
