@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -21,6 +22,7 @@ from eqsat.commands.output import CommandState, HelpfulGroup
 from eqsat.commands.pareto import pareto
 from eqsat.commands.rules.group import rules
 from eqsat.errors import EqsatError, printable
+from eqsat.system.terminal import accept_all_text
 
 #: Exit codes: bad input or usage, an unexpected fault, and Ctrl-C.
 BAD_INPUT, FAULT, INTERRUPTED = 2, 1, 130
@@ -51,6 +53,7 @@ def run(arguments: Sequence[str] | None = None, leave: Callable[[int], object] |
     eqsat itself, 130 when Ctrl-C aborted it. Errors are one message on stderr; --debug adds the traceback.
     """
     settings = CommandState()
+    accept_all_text(sys.stdout, sys.stderr)
     with warnings.catch_warnings():
         warnings.showwarning = lambda message, *_where, **_more: _warn(message, settings)
         try:
@@ -68,6 +71,10 @@ def run(arguments: Sequence[str] | None = None, leave: Callable[[int], object] |
         except Exception as error:  # noqa: BLE001 - the last place that can say what happened
             if _comes_of_ctrl_c(error):
                 return _interrupted(settings, leave)
+            if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                file = error.filename or "standard output"
+                remedy = "expected room for it\n  make room, or write elsewhere"
+                return _fail(f"{file}: {error.strerror}\n  {remedy}", BAD_INPUT, settings)
             what = f"unexpected {type(error).__name__}: {str(error).strip() or 'no message'}"
             remedy = "" if settings.debug else "\n  this is a fault of eqsat; run it again with --debug and report it"
             return _fail(what + remedy, FAULT, settings)

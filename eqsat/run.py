@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 
 from eqsat.egraph.engine import load
 from eqsat.language.onnx.read.model import Given, ModelArgument, model_digest, read
+from eqsat.language.sizes.asked import check_sizes
+from eqsat.language.sizes.buckets import check_names
+from eqsat.language.terms.graph import Graph
 from eqsat.options.options import Options
 from eqsat.options.rules import rules_of
 from eqsat.report.finalists import Candidate
@@ -29,6 +32,13 @@ from eqsat.steps.trials import Trials
 #: The share of what is left of a call after choosing that measuring may take: the certificate has the rest, since
 #: nothing is kept without one.
 _MEASURE = 0.8
+
+
+def _check_dims(graph: Graph, options: Options) -> None:
+    """UsageError for sizes or buckets of dims that a model does not have, before anything else takes time."""
+    check_sizes(graph, options.asked_sizes)
+    if options.asked_buckets is not None:
+        check_names(graph, options.asked_buckets.ends)
 
 
 @dataclass(frozen=True)
@@ -64,6 +74,7 @@ class Opened:
         with log.phase("read"):
             rules = None if options.rules is None else rules_of(options.rules)
             given = read(model, options.outputs)
+            _check_dims(given.graph, options)
             model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()
         return cls(calibrated(settings, log), log, given, rules)

@@ -10,7 +10,7 @@ import click
 
 from eqsat.commands.arguments import SIZE
 from eqsat.commands.opaque import Listing, joined, listing, print_listing
-from eqsat.commands.output import PrintsJson, console, debug_option
+from eqsat.commands.output import PrintsJson, console, debug_option, print_json
 from eqsat.errors import EqsatError, printable
 from eqsat.language.onnx.files.access import check_model_file
 
@@ -43,7 +43,7 @@ def inspect(
 
     content = Inspection.of(load(models[0]), dict(sizes))
     if as_json:
-        click.echo(content.to_json())
+        print_json(content.to_json())
         return 0
     out = console()
     for part in content.parts(nodes=show_nodes):
@@ -65,7 +65,7 @@ def _opaque(models: Sequence[Path], as_json: bool) -> int:
     if as_json:
         documents = [{"model": model, **listed.document()} for model, listed in listings.items()]
         whole = {"models": documents, "all": joined(list(listings.values())).document(), "refused": refused}
-        click.echo(printable(json.dumps(whole, indent=2, ensure_ascii=False)))
+        print_json(json.dumps(whole, indent=2, ensure_ascii=False))
     else:
         print_listing(console(), listings)
     for fault in refused.values():

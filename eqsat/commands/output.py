@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -106,9 +108,19 @@ def console(json_file: Path | None = None) -> Console:
 def write_json(target: Path, text: str) -> None:
     """Write JSON to a file, or to standard output for -."""
     if target == STDOUT:
-        click.echo(printable(text.rstrip("\n")))
+        print_json(text.rstrip("\n"))
     else:
         write_text(target, text)
+
+
+def print_json(text: str) -> None:
+    """Print JSON on standard output; where its encoding lacks a character, all beyond ASCII are escapes."""
+    text = printable(text)
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        text = "".join(one if one.isascii() else json.dumps(one)[1:-1] for one in text)
+    click.echo(text)
 
 
 class PhaseLog:

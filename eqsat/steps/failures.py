@@ -172,9 +172,7 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
         objective={} if costs.cost is not None else dict(costs.objective),
         certificate=CertificateSummary("identical", 0.0, text="nothing changed"),
         seconds=dict(log.seconds),
-        kept_because="the run failed"
-        if failures
-        else f"there was {'an interruption' if interrupted else 'no time for more'}",
+        kept_because=_because(bool(failures), interrupted, settings),
         opaque=[],
         operators_before=operators,
         operators_after=dict(operators),
@@ -194,6 +192,15 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
 def with_asked_inputs(result: Result, given: Given, options: Options) -> Result:
     """A result without the inputs that it does not read, where that was asked for; a body has those of its node."""
     return result.without_dead_inputs() if options.prune_inputs and not given.heard else result
+
+
+def _because(failed: bool, interrupted: bool, settings: Settings) -> str:
+    """The reason for which a run chose nothing."""
+    if failed:
+        return "the run failed"
+    if interrupted:
+        return "there was an interruption"
+    return "the steps were used up" if settings.deadline.counts_steps else "there was no time for more"
 
 
 def name_limit(report: Report, settings: Settings) -> None:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 from eqsat.errors import BackendError, EqsatError
 from eqsat.language.onnx.read.model import Given
-from eqsat.language.sizes.asked import check_sizes
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms.graph import Graph
 from eqsat.options.sizes import Sizes
@@ -26,8 +25,7 @@ _SHARE = 0.2
 
 
 def placed(given: Given, sizes: Sizes, settings: Settings, log: Log) -> Settings:
-    """The settings at sizes that the model accepts; UsageError for sizes of dims that it does not have."""
-    check_sizes(given.graph, sizes)
+    """The settings at sizes that the model accepts."""
     run = settings.device.is_here and not settings.device.gpu
     try:
         with settings.deadline.part(_SHARE):

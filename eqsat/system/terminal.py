@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import codecs
+import io
+import json
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
@@ -14,6 +17,29 @@ from eqsat.errors import printable
 
 #: Columns of text where no terminal says otherwise.
 WIDTH = 110
+
+
+#: Characters of eqsat's own texts in ASCII; others become escapes of JSON.
+_IN_ASCII = {"µ": "u", "…": "...", "–": "-", "−": "-", "×": "x", "→": "->", "≤": "<=", "≥": ">="}
+_IN_ANY_ENCODING = "eqsat.in_any_encoding"
+
+
+def _in_ascii(error: UnicodeError) -> tuple[str, int]:
+    """The replacement of characters that an encoding lacks, as a handler of errors of `codecs`."""
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end]
+    return "".join(_IN_ASCII.get(one) or json.dumps(one)[1:-1] for one in lacking), error.end
+
+
+codecs.register_error(_IN_ANY_ENCODING, _in_ascii)
+
+
+def accept_all_text(*streams: TextIO | None) -> None:
+    """Let text streams of any encoding take all text: a result is not lost for a character that a terminal lacks."""
+    for stream in streams:
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors=_IN_ANY_ENCODING)
 
 
 class Terminal(Console):

@@ -95,9 +95,10 @@ def measure(
 ) -> None:
     """Measure the kernels of models on a device: operators, those that rules find in their place, and fused ones.
 
-    Each in the layouts and the precisions it may be run in, then each model's result as a whole. Entries that
-    the table has are not measured again, so a run that was stopped continues. A list of kernels, written by --list
-    on any machine, is measured by --keys on one that has the GPU, where neither egglog nor a solver is needed.
+    Each in the layouts and the precisions it may be run in, then each model's result as a whole. Without models
+    and lists, the kernels of the models that come with the onnx package, which takes minutes. Entries that the table
+    has are not measured again, so a run that was stopped continues. A list of kernels, written by --list on any
+    machine, is measured by --keys on one that has the GPU, where neither egglog nor a solver is needed.
     """
     named = tuple(Path(name) for names in models for name in names)
     job = Job((*named, *given), keys_file, dict(sizes), threads, fused, _variants(precision, dtype), graphs, time_limit)

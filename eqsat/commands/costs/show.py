@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 
 from eqsat.commands.costs.entries import Filter, filter_options
-from eqsat.commands.output import PrintsJson, console, debug_option
+from eqsat.commands.output import PrintsJson, console, debug_option, print_json
 from eqsat.errors import UsageError
 from eqsat.report.units import count, duration, integer, quantity
 
@@ -72,7 +72,7 @@ def show(sort: str, limit: int, threads: int, as_json: bool, chosen: Filter) -> 
         lent = [b for e in dict.fromkeys(here.values()) if (b := _borrowed(table, e, known)) is not None]
     bare = [d for d in known.values() if not any(e.device == d.name for e in groups)]
     if as_json:
-        click.echo(json.dumps(_json(path, groups, here, lent, limit, bare), indent=1, ensure_ascii=False))
+        print_json(json.dumps(_json(path, groups, here, lent, limit, bare), indent=1, ensure_ascii=False))
         return
     out = console()
     out.print(f"table: {path}", soft_wrap=True)

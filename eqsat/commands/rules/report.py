@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from eqsat.commands.output import PrintsJson, console, debug_option
-from eqsat.errors import printable
+from eqsat.commands.output import PrintsJson, console, debug_option, print_json
 from eqsat.report.units import count, integer
 
 
@@ -22,7 +21,7 @@ def report(as_json: bool) -> None:
 
     figures = account()
     if as_json:
-        click.echo(printable(json.dumps(figures, indent=2, ensure_ascii=False)))
+        print_json(json.dumps(figures, indent=2, ensure_ascii=False))
         return
     out = console()
     for line in lines(figures):

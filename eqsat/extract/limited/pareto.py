@@ -91,6 +91,10 @@ def front(
     return Front((x, y), _undominated(sweep.points), complete, time.monotonic() - began)
 
 
+#: The share of the time that is left that one search of a front may take.
+_SHARE = 1 / 3
+
+
 class _Sweep:
     def __init__(
         self,
@@ -136,7 +140,12 @@ class _Sweep:
     def _least(self, term: str, most: Mapping[str, float], start: Solution | None) -> tuple[Solution, bool]:
         """A choice of least `term` within the limits, and whether that is proved; no more of it than `start` has."""
         task = self._task(term, most)
-        rest: dict[str, Any] = {"time_limit": self.deadline, "seed": self.seed, "should_stop": self.should_stop}
+        # A least value that cannot be proved would leave no time for any other point.
+        rest: dict[str, Any] = {
+            "time_limit": self.deadline.part(_SHARE),
+            "seed": self.seed,
+            "should_stop": self.should_stop,
+        }
         if task.is_limited:
             known = None if start is None else choice_of(task, start)
             solution = solve_limited(task, start=known, **rest)
@@ -209,7 +218,8 @@ def table(found: Front, show: Callable[[str, float], str] = _plain) -> Table:
 
     x, y = found.terms
     others = [name for name in found.points[0].solution.amounts if name not in found.terms]
-    rows = Table(title=f"{x} against {y}" + ("" if found.is_complete else " (not all points)"))
+    title = f"{x} against {y}" + ("" if found.is_complete else " (not all points)")
+    rows = Table(title=title, min_width=len(title))  # else a narrow table would break it
     for name in (x, y, *others):
         rows.add_column(name, justify="right")
     rows.add_column("proved")

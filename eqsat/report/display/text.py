@@ -81,11 +81,15 @@ def _saturation(report: Record) -> str:
     fired = sum(report.rules_fired.values())
     rules = f"{count(len(report.rules_fired), 'rule')} fired {count(fired, 'time')}" if fired else "no rule fired"
     stopped = _NOT_SATURATED.get(report.stopped_by, report.stopped_by)
+    if not report.enodes:  # of a run that chose nothing, no e-graph is told of
+        return stopped
     grown = f"{integer(report.nodes_before)} -> {count(report.enodes, 'e-node')}"
     return f"{grown} in {count(report.eclasses, 'e-class', 'e-classes')}, {rules}, {stopped}"
 
 
 def _extraction(report: Record) -> str:
+    if report.extraction == "none":
+        return "nothing was chosen"
     how = _NOT_OPTIMAL.get(report.extraction, report.extraction)
     ratio = f" ({report.cost_before / report.cost_after:.2f}x)" if report.cost_after else ""
     show = cost_of(report)
@@ -226,7 +230,9 @@ def notes(report: Record) -> list[tuple[str, str]]:
     names = [f"{o.name} ({o.reason})" for o in report.opaque]
     listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
     lines = [(f"found again: {report.found_again}", "")] if report.found_again else []
-    lines += [(f"kept as opaque: {listed or 'none'}; estimated share of cost: {percent(report.estimated_share)}", "")]
+    if report.extraction != "none":
+        share = f"estimated share of cost: {percent(report.estimated_share)}"
+        lines += [(f"kept as opaque: {listed or 'none'}; {share}", "")]
     if report.borrowed_share:
         lines.append((f"borrowed share of cost: {percent(report.borrowed_share)}, from {report.borrowed_from}", ""))
     if report.amounts:

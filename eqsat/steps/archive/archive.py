@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
-import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -70,17 +70,16 @@ class Archive:
     settings: Settings
     key: str | None
     folder: BoundedFolder
-    started: float
 
     @classmethod
     def of(cls, given: Given, rules: Sequence[Rule] | None, settings: Settings) -> Archive:
         """The archive for a run that is about to begin, without a key where none can be had."""
-        path, options, started = results_folder(), settings.options, time.monotonic()
+        path, options = results_folder(), settings.options
         key = None
         if path is not None and options.cache and options.buckets is None:
             with suppress(Exception):  # such as a source that cannot be read: the run can do without a key
                 key = key_of(given, rules, settings)
-        return cls(given, settings, key, BoundedFolder(path or cache_folder(), MOST_BYTES, _SUFFIX), started)
+        return cls(given, settings, key, BoundedFolder(path or cache_folder(), MOST_BYTES, _SUFFIX))
 
     def find(self) -> Result | None:
         """The result that an equal run kept; None where there is none, or none that can be relied on.
@@ -128,7 +127,7 @@ class Archive:
             report=result.report,
             explanation=result.explanation,
             library_plans=result.library_plans,
-            found=f"optimised on {now} in {duration(time.monotonic() - self.started)}",
+            found=f"optimised on {now} in {duration(math.fsum(result.report.seconds.values()))}",
             witness=Witness.of(result, original, settings) if changed else None,
         )
         body = written(entry, keeping.place)

@@ -109,3 +109,53 @@ def test_every_command_that_works_can_be_quiet_and_verbose(run, command):
     out = run(*command.split(), "--help")[1]
     assert "-q, --quiet" in out
     assert "-v, --verbose" in out
+
+
+def in_encoding(place, encoding, *arguments):
+    """The exit code and both outputs of a command, in bytes, whose streams have another encoding than UTF-8."""
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "EQSAT_COST_TABLE": ":memory:", "PYTHONIOENCODING": encoding}
+    process = subprocess.run(
+        [sys.executable, "-m", "eqsat", *arguments], cwd=place, env={**env, "PYTHONUTF8": "0"}, capture_output=True
+    )
+    return process.returncode, process.stdout, process.stderr
+
+
+def test_a_report_is_printed_where_the_encoding_lacks_its_characters(place):
+    code, out, error = in_encoding(place, "ascii", "optimize", "model.onnx", "-o", "ascii.onnx", "--no-measure")
+    assert (code, error) == (0, b"")
+    assert re.search(rb"cost [\d.]+ [un]s -> ", out)
+    assert out.endswith(b"wrote ascii.onnx\n")
+    code, out, _ = in_encoding(place, "cp437", "optimize", "model.onnx", "-o", "ascii.onnx", "--no-measure", "-v")
+    assert code == 0 and out.endswith(b"wrote ascii.onnx\n")
+
+
+def test_names_that_an_encoding_lacks_are_escaped_and_json_stays_json(place):
+    model = onnx.load(place / "model.onnx")
+    model.graph.name = "Größe → \U0001f600"
+    onnx.save(model, place / "named.onnx")
+    code, out, _ = in_encoding(place, "latin-1", "inspect", "named.onnx", "--json")
+    assert code == 0
+    assert json.loads(out.decode("latin-1"))["name"] == "Größe → \U0001f600"
+    code, out, _ = in_encoding(place, "latin-1", "inspect", "named.onnx")
+    assert code == 0 and "Größe" in out.decode("latin-1")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_a_full_disk_behind_standard_output_is_no_fault_of_eqsat(place):
+    with Path("/dev/full").open("w") as full:
+        process = subprocess.run(
+            [sys.executable, "-m", "eqsat", "inspect", "model.onnx"],
+            cwd=place,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+    assert process.returncode == 2
+    said = "error: standard output: No space left on device\n  expected room for it\n  make room, or write elsewhere\n"
+    assert process.stderr.startswith(said)
+
+
+def test_the_help_of_measure_tells_of_the_models_that_it_takes_by_itself(run):
+    said = " ".join(run("measure", "--help")[1].split())
+    assert "Without models and lists, the kernels of the models that come with the onnx package" in said

@@ -255,3 +255,19 @@ def test_changes_that_there_was_no_time_to_explain_are_kept_and_said(monkeypatch
     report = optimised(monkeypatch, clock).report
     assert report.kept == "ilp" and report.certificate.regions
     assert report.skipped == ("changes are not explained: the time limit of 60 s is over",)
+
+
+@pytest.mark.parametrize("options", [{"sizes": {"none": 1}}, {"buckets": {"none": [1, 2]}}], ids=["sizes", "buckets"])
+def test_a_dim_that_a_model_lacks_is_told_before_costs_are_calibrated_and_rules_are_loaded(monkeypatch, options):
+    for step in ("calibrated", "load", "rules_of"):
+        monkeypatch.setattr(f"eqsat.run.{step}", lambda *given, **more: pytest.fail("work had begun"))
+    with pytest.raises(UsageError, match="'none'\n  expected "):
+        eqsat.optimize(perceptron(), **options)
+
+
+def test_a_run_whose_steps_are_used_up_tells_of_no_e_graph_and_no_time():
+    report = eqsat.optimize(perceptron(), steps=1, measure=False).report
+    assert report.kept_because == "the steps were used up"
+    text = str(report)
+    assert "nothing was chosen" in text
+    assert "0 e-nodes" not in text and "no time" not in text and "estimated share" not in text

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import pickle
 import subprocess
@@ -25,6 +26,7 @@ from eqsat.language.terms.pattern import Expression
 from eqsat.options.options import Options
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
+from eqsat.report.units import duration
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.run import Opened
 from eqsat.runtime.cuda.backend import CupyBackend
@@ -512,3 +514,21 @@ def test_models_in_files_are_found_by_content(results: Path, tmp_path: Path) -> 
     )
     second.save(tmp_path / "out.onnx")
     assert onnx.load(tmp_path / "out.onnx").graph.node == first.to_onnx().graph.node
+
+
+def test_the_seconds_of_the_earlier_run_are_those_of_its_phases(results: Path) -> None:
+    """Calibration and what was read before it are told in the rows above, so they belong to the sum."""
+    model = normed(8, name="slowly")
+    options = {**FAST, "steps": 20_000, "rules": []}
+    del options["time_limit"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("eqsat.run.calibrated", _slowly_calibrated)
+        first = eqsat.optimize(model, **options)
+        second = eqsat.optimize(model, **options)
+    assert second.report.found_again.endswith(f" in {duration(math.fsum(first.report.seconds.values()))}")
+
+
+def _slowly_calibrated(settings: Any, log: Any) -> Any:
+    """Settings as they are, after a calibration that is told to have taken long."""
+    log.seconds["calibrate"] = 100.0
+    return settings

@@ -7,15 +7,19 @@ import math
 import random
 import re
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from eqsat.errors import ExtractionError, MissingExtraError, UsageError
 from eqsat.extract import PEAK, Conversion, Limit, Memory, Node, Problem, solve
+from eqsat.extract.limited import pareto
 from eqsat.extract.limited.pareto import Front, front, plot, table
 from eqsat.system.figure import figure_class
+from eqsat.system.terminal import captured
 
 CHAIN = [Node(0, (), 1.0), Node(1, ((0, 0),), 1.0), Node(1, ((0, 0),), 3.0), Node(2, ((1, 0),), 1.0)]
 SIZES = {(0, 0): 4.0, (1, 0): 5.0, (2, 0): 6.0}
@@ -246,6 +250,35 @@ def test_a_solution_that_breaks_a_limit_does_not_pass_its_check() -> None:
 @pytest.fixture
 def trade() -> Front:
     return front(chain(launches(math.inf), seconds(math.inf)), y="launches")
+
+
+def test_a_search_without_an_end_leaves_time_for_the_rest_of_a_front(
+    trade: Front, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The least memory of a graph of 14 nodes took all the time, and the front lacked the fastest graph."""
+    searches = []
+
+    def endless(solve: Any) -> Any:
+        def solved(*given: Any, **more: Any) -> Any:
+            solution = solve(*given, **{**more, "time_limit": 10.0})
+            searches.append(solution)
+            while len(searches) == 1 and not more["time_limit"].over:
+                time.sleep(0.01)
+            assert not more["time_limit"].over or len(searches) == 1
+            return solution
+
+        return solved
+
+    for name in ("solve_limited", "solve_ilp"):
+        monkeypatch.setattr(pareto, name, endless(getattr(pareto, name)))
+    problem = chain(launches(math.inf), seconds(math.inf))
+    points = front(problem, y="launches", time_limit=3.0).points
+    assert [(p.x, p.y) for p in points] == [(p.x, p.y) for p in trade.points]
+
+
+def test_the_title_of_a_front_is_one_line_however_narrow_its_columns_are(trade: Front) -> None:
+    text = captured(table(dataclasses.replace(trade, is_complete=False)))
+    assert text.splitlines()[0].strip() == "cost against launches (not all points)"
 
 
 def test_a_front_is_a_table(trade: Front) -> None:
