@@ -20,6 +20,7 @@ from eqsat.commands.running import FILE, run_arguments, run_options
 from eqsat.commands.targets import check_target, data_files, is_same_file, is_there
 from eqsat.errors import EqsatError, UsageError
 from eqsat.language.onnx.files.placement import data_place
+from eqsat.options.options import options_of
 from eqsat.report.progress import Progress
 from eqsat.system.extras import require
 from eqsat.system.terminal import standard_error
@@ -104,7 +105,8 @@ def _optimised(
     from eqsat.steps.failures import is_for_the_caller, told
 
     try:
-        explorer = explore(model, **{name: value for name, value in given.items() if name != "buckets"})
+        taken = {one.name for one in options_of("explore")}
+        explorer = explore(model, **{name: value for name, value in given.items() if name in taken})
         explorer.grow()
         result = explorer.optimize(measure=measure)
     except Exception as error:

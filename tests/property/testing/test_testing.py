@@ -185,7 +185,7 @@ def test_importing_it_without_hypothesis_says_what_to_install():
     code = "import sys; sys.modules['hypothesis'] = None; from eqsat.testing import graphs"
     made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingExtraError: eqsat.testing needs hypothesis\n" in made.stderr
-    assert "pip install eqsat[testing]" in made.stderr
+    assert "pip install 'eqsat[testing]'" in made.stderr
     lines = (
         "import sys; sys.modules['hypothesis'] = None",
         "import eqsat.testing",
