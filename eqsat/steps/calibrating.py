@@ -6,6 +6,8 @@ from dataclasses import replace
 
 from eqsat.costs.measuring.calibration import calibrate, probes
 from eqsat.costs.model.borrowed import Borrowed
+from eqsat.costs.model.model import CostModel
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import CostError
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import BACKENDS
@@ -26,25 +28,33 @@ def calibrated(settings: Settings, log: Log) -> Settings:
     is measured where the run is not to measure, counts steps, or has too little time: the scales are 1 then. Where
     steps are counted, what was measured earlier is left aside too, since another machine would not have it.
     """
-    costs, table = settings.costs, settings.table
+    table = settings.table
+    # Dropped here, so that its file is closed before the run ends.
+    settings = replace(settings, table=None)
+    return settings if table is None else replace(settings, costs=_borrowing(settings, table, log))
+
+
+def _borrowing(settings: Settings, table: CostTable, log: Log) -> CostModel:
+    """The costs of a run with those that are borrowed."""
+    costs = settings.costs
     anywhere = settings.options.steps is not None
     borrowed = Borrowed.of(table, costs.device, costs.environment, anywhere=anywhere)
     if borrowed is None:
         if (mismatch := table.mismatch(costs.environment)) is not None:
             log.warnings.append(f"{mismatch}; costs here are estimates")
-        return settings
+        return costs
     reason = _reason(settings)
     if not reason:
-        reason = _measure(settings, borrowed, log)
+        reason = _measure(settings, table, borrowed, log)
         borrowed = borrowed.scaled(table.measured_here(costs.environment))
     if not borrowed.scales:
         if table.entries(costs.environment):
-            return settings
+            return costs
         differences = "; ".join(borrowed.source.differences(costs.environment))
         log.warnings.append(
             f"costs were measured in another environment: {differences}; not scaled to this one, {reason}"
         )
-    return replace(settings, costs=costs.borrowing(borrowed))
+    return costs.borrowing(borrowed)
 
 
 def _reason(settings: Settings) -> str:
@@ -58,9 +68,9 @@ def _reason(settings: Settings) -> str:
     return ""
 
 
-def _measure(settings: Settings, borrowed: Borrowed, log: Log) -> str:
+def _measure(settings: Settings, table: CostTable, borrowed: Borrowed, log: Log) -> str:
     """Measure what the scales lack, and return why some of it was left."""
-    costs, table, stop = settings.costs, settings.table, settings.options.should_stop
+    costs, stop = settings.costs, settings.options.should_stop
     known = table.measured_here(costs.environment)
     wanted = [key for key in probes(borrowed.unscaled, costs.device) if key.text not in known]
     end = settings.deadline.part(_SHARE, _SECONDS)

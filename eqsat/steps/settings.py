@@ -24,7 +24,7 @@ SATURATE = 0.4
 
 @dataclass(frozen=True)
 class Settings:
-    """Options with the values they take on the device of `costs`, which come from `table`.
+    """Options with the values they take on the device of `costs`, which come from `table`, None once they are scaled.
 
     `points` are the sizes that the model is costed and measured at; `contrib` says whether a result may be written in
     operators of ONNX Runtime's own.
@@ -32,7 +32,7 @@ class Settings:
 
     options: Options
     costs: CostModel
-    table: CostTable
+    table: CostTable | None
     choices: Choices
     limits: Limits
     deadline: Deadline
