@@ -27,6 +27,14 @@ def hand():
     return Hand()
 
 
+def test_time_that_passes_in_a_pause_does_not_count(hand):
+    deadline = Deadline(10.0, now=hand)
+    hand.time += 2
+    with deadline.paused():
+        hand.time += 30
+    assert deadline.left == 8.0
+
+
 def test_a_part_ends_before_the_whole_and_both_read_one_clock(hand):
     whole = Deadline(10.0, now=hand)
     hand.time += 2
