@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import eqsat
 from eqsat.errors import EqsatError
-from eqsat.report.finalists import kept
+from eqsat.report.decision import kept
 from tests.support.pages import ROOT
 
 PAGE = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
@@ -74,8 +74,11 @@ def test_the_message_on_a_missing_gpu_is_on_the_page(monkeypatch):
 
 
 def test_the_message_on_a_missing_package_is_on_the_page(monkeypatch):
-    monkeypatch.setitem(sys.modules, "anywidget", None)
     from eqsat.errors import MissingExtraError
+    from eqsat.explorer.page.widget import widget_class
+
+    monkeypatch.setitem(sys.modules, "anywidget", None)
+    widget_class.cache_clear()  # other tests may have made it
 
     with pytest.raises(MissingExtraError) as caught:
         eqsat.explore(twice(), time_limit=5.0).widget()

@@ -1,16 +1,14 @@
-"""Pages of runs, opened in a headless Chromium."""
+"""Fixtures of pages of runs, opened in a headless Chromium; imports wait for the tests that need them."""
 
 from __future__ import annotations
 
 import pytest
 
-from eqsat.explorer.page.page import page
-from tests.support import run_views
-from tests.support.browser import chromium
-
 
 @pytest.fixture(scope="session")
 def browser():
+    from tests.support.browser import chromium
+
     with chromium() as running:
         yield running
 
@@ -18,6 +16,9 @@ def browser():
 @pytest.fixture(scope="session")
 def files(tmp_path_factory):
     """Pages of the runs, written once."""
+    from eqsat.explorer.page.page import page
+    from tests.support import run_views
+
     folder = tmp_path_factory.mktemp("pages")
     views = {
         "small": run_views.small(),
