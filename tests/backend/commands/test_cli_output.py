@@ -36,7 +36,7 @@ def typed(place, *arguments):
     made = subprocess.run(
         [sys.executable, "-m", "eqsat", *arguments],
         cwd=place,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "EQSAT_COST_TABLE": ":memory:"},
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
     )
@@ -113,7 +113,7 @@ def test_every_command_that_works_can_be_quiet_and_verbose(run, command):
 
 def in_encoding(place, encoding, *arguments):
     """The exit code and both outputs of a command, in bytes, whose streams have another encoding than UTF-8."""
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "EQSAT_COST_TABLE": ":memory:", "PYTHONIOENCODING": encoding}
+    env = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": encoding}
     process = subprocess.run(
         [sys.executable, "-m", "eqsat", *arguments], cwd=place, env={**env, "PYTHONUTF8": "0"}, capture_output=True
     )

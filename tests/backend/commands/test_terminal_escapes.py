@@ -53,7 +53,7 @@ def on_a_terminal(folder: Path, *arguments: str) -> str:
         stdin=subprocess.DEVNULL,
         stdout=writer,
         stderr=writer,
-        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "300", "EQSAT_COST_TABLE": ":memory:"},
+        env={**os.environ, "TERM": "xterm-256color", "COLUMNS": "300"},
     )
     os.close(writer)
     received = bytearray()
