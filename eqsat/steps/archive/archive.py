@@ -22,9 +22,19 @@ from eqsat.report.result import Result
 from eqsat.report.units import duration
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.steps.archive.codec import read_back, written
-from eqsat.steps.archive.constants import Finding, Keeping, computed, constants_of, derived, recipes, restored
+from eqsat.steps.archive.constants import (
+    Finding,
+    Keeping,
+    LostConstantError,
+    computed,
+    constants_of,
+    derived,
+    recipes,
+    restored,
+)
 from eqsat.steps.archive.key import key_of
 from eqsat.steps.archive.witness import Witness
+from eqsat.steps.failures import told
 from eqsat.steps.settings import Settings
 from eqsat.system.cache import cache_folder
 from eqsat.system.folder import BoundedFolder
@@ -108,7 +118,10 @@ class Archive:
             return
         try:
             content = self._content(result, candidate, settings)
-        except Exception:  # noqa: BLE001 - a result that has no bytes is a result all the same
+        except LostConstantError:  # such as a constant of strings: that there is no file is no fault
+            return
+        except Exception as error:  # noqa: BLE001 - a result that has no bytes is a result all the same
+            report.warnings = [*report.warnings, f"the result was not kept for equal runs: {told(error)}"]
             return
         self.folder.write(self.key, content)
 

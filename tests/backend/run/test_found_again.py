@@ -269,6 +269,19 @@ def test_a_run_without_a_key_is_a_run_all_the_same(results: Path, monkeypatch: p
     assert not results.exists()
 
 
+def test_a_result_that_cannot_be_kept_is_returned_and_its_report_says_why(
+    results: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_given: object) -> bytes:
+        raise RuntimeError("no bytes of this")
+
+    monkeypatch.setattr("eqsat.steps.archive.archive.written", fails)
+    report = eqsat.optimize(normed(8), **FAST).report
+    expected = "the result was not kept for equal runs: unexpected RuntimeError: no bytes of this"
+    assert report.warnings[-1] == expected and not report.failure
+    assert not results.exists()
+
+
 def test_a_device_that_can_be_run_by_now_is_another_run(results: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def key_now() -> str | None:
         opened = Opened.of(normed(8), Options.of("optimize", {**FAST, "device": "nvidia-h200"}))
