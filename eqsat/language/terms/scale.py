@@ -1,0 +1,76 @@
+"""Scales of quantised tensors: the whole numbers that stand for the elements of a float tensor, and in what unit."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from eqsat.errors import UsageError
+from eqsat.language.terms.types import DType
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Numbers q of an integer type, from `least` to `most`, each standing for (q - zero) · step.
+
+    `steps` and `zeros` have one element, or one for each index of `axis`. UsageError for steps that are not finite and
+    above 0, for bounds or zeros that the type does not hold, and for numbers of them that do not agree.
+    """
+
+    dtype: DType
+    steps: tuple[float, ...]
+    zeros: tuple[int, ...] = (0,)
+    axis: int | None = None
+    least: int = -127
+    most: int = 127
+
+    def __post_init__(self) -> None:
+        if not self.dtype.is_integer:
+            raise UsageError(f"quantisation to {self.dtype.value}", expected="an integer type")
+        if not self.steps or not all(math.isfinite(step) and step > 0 for step in self.steps):
+            raise UsageError("a scale with a step that is not finite and above 0", expected="positive numbers")
+        if len(self.zeros) != len(self.steps) or (self.axis is None and len(self.steps) != 1):
+            raise UsageError(
+                f"{len(self.steps)} steps and {len(self.zeros)} zeros",
+                expected="one of each, or as many as the axis is long",
+            )
+        bounds = ml_dtypes.iinfo(self.dtype.numpy)
+        if not int(bounds.min) <= self.least < self.most <= int(bounds.max):
+            raise UsageError(f"numbers from {self.least} to {self.most} as {self.dtype.value}")
+        if not all(self.least <= zero <= self.most for zero in self.zeros):
+            raise UsageError("a zero point outside the numbers of its scale")
+
+    def quantised(self, x: Array) -> Array:
+        """The numbers that stand for a tensor: halves to the even one, those beyond the ends at the ends.
+
+        >>> Scale(DType.INT8, (0.5,)).quantised(np.array([0.0, 0.25, 0.75, -100.0], np.float32))
+        array([   0,    0,    2, -127], dtype=int8)
+        """
+        steps, zeros = self._spread(x.ndim)
+        with np.errstate(over="ignore"):
+            nearest = np.rint(x.astype(np.float32) / steps.astype(np.float32)).astype(np.float64)
+        return np.clip(nearest + zeros, self.least, self.most).astype(self.dtype.numpy)
+
+    def restored(self, q: Array) -> Array:
+        """The float32 tensor that numbers stand for."""
+        steps, zeros = self._spread(q.ndim)
+        return ((q.astype(np.int64) - zeros).astype(np.float32) * steps.astype(np.float32)).astype(np.float32)
+
+    def rounded(self, x: Array) -> Array:
+        """A tensor as its numbers restore it."""
+        return self.restored(self.quantised(x))
+
+    def _spread(self, rank: int) -> tuple[Array, Array]:
+        """Steps and zeros in a shape that broadcasts with the tensor."""
+        steps, zeros = np.array(self.steps), np.array(self.zeros)
+        if self.axis is None:
+            return steps.reshape(()), zeros.reshape(())
+        shape = [1] * rank
+        shape[self.axis] = len(self.steps)
+        return steps.reshape(shape), zeros.reshape(shape)
