@@ -23,6 +23,7 @@ from eqsat.steps.choosing import Adjust, Chooser, Chosen
 from eqsat.steps.failures import guarded, kept_original
 from eqsat.steps.growing import Grown, grow
 from eqsat.steps.log import Log
+from eqsat.steps.precision.choice import IntegerChoice
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
@@ -176,7 +177,8 @@ class Run:
         """The cheapest choices by cost, the finalists."""
         chooser = self.chooser(grown)
         with self.log.phase("extract"), self.settings.deadline:
-            return chooser.choice(chooser.weighed_problem())
+            chosen = chooser.choice(chooser.weighed_problem())
+        return IntegerChoice(chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
 
     def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:
         """The finalists that agree with the original, timed against it where that is asked for and can be."""

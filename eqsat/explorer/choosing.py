@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from eqsat.costs.model.cost import readable
 from eqsat.egraph.egraph import CONST, INPUT, PROJECTION, EGraph
 from eqsat.explorer.naming import amount
 from eqsat.explorer.pricing import Price, prices
@@ -117,8 +118,8 @@ class Choice:
             lines.append(f"{count(len(steps) - moved, 'kernel')}, {count(moved, 'conversion')}; values: {values}")
         else:
             lines.append("the original, as it was given")
-        if self.solution.amounts:
-            lines.append("uses " + ", ".join(f"{term} {value:.6g}" for term, value in self.solution.amounts.items()))
+        if amounts := readable(self.solution.amounts):
+            lines.append("uses " + ", ".join(f"{term} {value:.6g}" for term, value in amounts.items()))
         return "\n".join(lines)
 
     __repr__ = __str__

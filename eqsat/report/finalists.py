@@ -18,6 +18,7 @@ from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms import OPAQUE, Graph, Plan
+from eqsat.report.precision import RoundingReport
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import DRAWS, SizePoint, tried
@@ -38,7 +39,7 @@ class Candidate:
 
     `assembled` is the plan that the graph was lowered from, None for the original. `size` counts the nodes of its
     model: as given for the original, as it is written for the others; `within` says whether it keeps the limits,
-    `amounts` are the amounts it uses.
+    `amounts` are the amounts it uses. `rounding` has the errors of one that computes on integers.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Candidate:
     within: bool = True
     amounts: Mapping[str, float] = field(default_factory=dict)
     assembled: Assembled | None = None
+    rounding: RoundingReport | None = None
     certificate: Certificate = field(default_factory=lambda: Certificate("identical", 0.0))
 
 

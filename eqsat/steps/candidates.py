@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eqsat.costs.model.cost import TERMS
+from eqsat.costs.model.cost import TERMS, readable
 from eqsat.extract import Solution
 from eqsat.extract.problem.limits import PEAK
 from eqsat.extract.tensors.assembly import assemble
@@ -48,7 +48,9 @@ class Finalists:
             if not assembled.plan.is_plain or extraction.problem.memory is not None or self.adjusted:
                 cost = replace(cost, price=self._price(solution))
             size = written_size(graph, self.settings.options.opset)
-            candidates.append(Candidate(name, graph, cost, size, assembled=assembled, amounts=solution.amounts))
+            candidates.append(
+                Candidate(name, graph, cost, size, assembled=assembled, amounts=readable(solution.amounts))
+            )
         return candidates
 
     def _as_given(self) -> Candidate:
@@ -60,7 +62,7 @@ class Finalists:
             graph, cost = lower(assembled.plan), replace(plan_cost(assembled), price=self._price(solution))
             size = written_size(graph, settings.options.opset)
             candidate = Candidate("original", graph, cost, size, assembled=assembled)
-            candidate.amounts = solution.amounts
+            candidate.amounts = readable(solution.amounts)
         else:
             given = self.given
             cost = with_bodies(self.settings.costs.graph(given.original), given, self.settings.costs)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.implementations import Choices
-from eqsat.costs.kernels.precision import POLICIES, PrecisionPolicy, policy
+from eqsat.costs.kernels.precision import DEFAULT_ERROR, POLICIES, PrecisionPolicy, policy
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.table.table import CostTable
 from eqsat.egraph.saturation import Limits
@@ -17,6 +18,9 @@ from eqsat.options.checks import layouts_of
 from eqsat.options.options import Options
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import Deadline
+
+if TYPE_CHECKING:
+    from eqsat.quantisation.data import CalibrationData
 
 #: The share of the time limit that a run grows in.
 SATURATE = 0.4
@@ -27,7 +31,7 @@ class Settings:
     """Options with the values they take on the device of `costs`, which come from `table`, None once they are scaled.
 
     `points` are the sizes that the model is costed and measured at; `contrib` says whether a result may be written in
-    operators of ONNX Runtime's own.
+    operators of ONNX Runtime's own, `data` are those that roundings are measured on, None where none were given.
     """
 
     options: Options
@@ -38,6 +42,7 @@ class Settings:
     deadline: Deadline
     points: Sequence[SizePoint] = ()
     contrib: bool = False
+    data: CalibrationData | None = None
 
     @classmethod
     def of(cls, options: Options, growing: float = SATURATE) -> tuple[Settings, list[str]]:
@@ -83,6 +88,16 @@ class Settings:
         return {term: float(most) for term, most in (self.options.limits or {}).items()}
 
     @property
+    def budget(self) -> float | None:
+        """The most that an output may move in a lower precision, as it was asked for."""
+        return self.bounds.get("error")
+
+    @property
+    def drift(self) -> float:
+        """The error of an output that is accepted of a result in a lower precision."""
+        return DEFAULT_ERROR if self.budget is None else self.budget
+
+    @property
     def sizes(self) -> Mapping[str, int]:
         """The least size that was asked for of each named dim."""
         return {name: min(shares) for name, shares in self.options.asked_sizes.items()}
@@ -111,14 +126,21 @@ def limits_for(node_limit: int, time_limit: float, share: float = SATURATE) -> L
 def choices_for(
     device: Device, layouts: str | Sequence[str], precision: str | PrecisionPolicy
 ) -> tuple[Choices, list[str]]:
-    """The layouts and precisions to choose from on a device, and warnings of those that a policy allows in vain."""
+    """The layouts and precisions to choose from on a device, and warnings of those that a policy allows in vain.
+
+    "mixed" is whatever the device has: of element types of 16 bits float16, or else bfloat16.
+    """
     names = layouts_of(layouts, device.layouts, device.name)
     wanted = policy(precision)
+    asked = (*wanted.precisions, *wanted.arithmetic)
+    left = [p for p in asked if p not in device.precisions]
+    if precision == "mixed" and "float16" in device.precisions:
+        left.append("bfloat16")
     known = replace(
         wanted,
-        precisions=tuple(p for p in wanted.precisions if p in device.precisions),
-        arithmetic=tuple(p for p in wanted.arithmetic if p in device.precisions),
+        precisions=tuple(p for p in wanted.precisions if p not in left),
+        arithmetic=tuple(p for p in wanted.arithmetic if p not in left),
     )
-    left = [p for p in (*wanted.precisions, *wanted.arithmetic) if p not in device.precisions]
-    warnings = [f"{device.name} has no speed of its own for {', '.join(left)}: left out"] if left else []
+    quiet = precision == "mixed" and not known.is_exact
+    warnings = [f"{device.name} has no speed of its own for {', '.join(left)}: left out"] if left and not quiet else []
     return Choices(names, known), warnings

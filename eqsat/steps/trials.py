@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -78,9 +79,12 @@ class Trials:
         if candidate.graph is assembled.graph:
             return None
         plan = assembled.plan
+        if candidate.rounding is not None:
+            candidate.certificate = replace(candidate.certificate, stated=candidate.rounding.worst)
+            return None
         error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.options.seed)
         candidate.certificate = replace(candidate.certificate, stated=error)
-        limit = self.settings.choices.policy.error if is_lowered(assembled) else DRIFT
+        limit = self.settings.drift if is_lowered(assembled) else DRIFT
         if error <= limit:
             return None
         return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
@@ -114,7 +118,9 @@ class Trials:
     def _drift(self, candidates: Sequence[Candidate]) -> dict[str, float]:
         """The largest allowed distance of the outputs of finalists in lower precisions from the original's."""
         loose = {c.name for c in candidates if c.assembled is not None and is_lowered(c.assembled)}
-        return dict.fromkeys(loose, self.settings.choices.policy.error)
+        # Integers are scaled for data, on which they were compared: random inputs are none such.
+        compared = {c.name for c in candidates if c.rounding is not None}
+        return {name: math.inf if name in compared else self.settings.drift for name in loose}
 
     def _tell(self, outcome: Measured | Compared) -> None:
         self.differing |= outcome.differing

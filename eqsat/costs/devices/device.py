@@ -36,6 +36,8 @@ class Device:
     element where its bytes do not explain them; both know variants of operators, such as "conv/depthwise". `layouts`
     are those its backend has kernels for, and `fuses` says whether it makes kernels of several operators. `source` says
     where the figures come from. `gpu` is the name that the driver of a CUDA device reports, empty for other devices.
+    `integers` are the operators of float32 that its backend can run on integers, between quantisation and
+    dequantisation.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Device:
     fuses: bool
     source: str
     gpu: str = ""
+    integers: tuple[str, ...] = ()
 
     def peak(self, dtype: str) -> float:
         """Arithmetic operations a second on elements of this type; those of float32 where nothing is known."""
@@ -85,7 +88,8 @@ class Device:
     @property
     def precisions(self) -> tuple[str, ...]:
         """The element types and arithmetic it has a speed of its own for, beside float32."""
-        return tuple(name for name in self.flops if name not in ("float32", "float64"))
+        floats = tuple(name for name in self.flops if name not in ("float32", "float64"))
+        return (*floats, "int8") if self.integers else floats
 
     @property
     def is_onnxruntime(self) -> bool:

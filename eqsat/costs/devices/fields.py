@@ -37,7 +37,7 @@ def read_fields(text: str, where: str) -> dict[str, Any]:
     if missing := next((name for name in CHECKS if name not in fields and name not in OPTIONAL), None):
         raise CostError(f"no field {missing!r}", where=where, expected="the fields " + ", ".join(CHECKS))
     check_fields(fields, where)
-    fields["layouts"] = tuple(fields["layouts"])
+    fields |= {name: tuple(fields[name]) for name in ("layouts", "integers") if name in fields}
     return {name: MappingProxyType(value) if isinstance(value, dict) else value for name, value in fields.items()}
 
 
@@ -123,6 +123,11 @@ def _check_layouts(where: str, given: Any) -> None:
         raise CostError(f"{given!r}", where=where, expected="a list of 'row' and others of " + ", ".join(LAYOUTS))
 
 
+def _check_operators(where: str, given: Any) -> None:
+    if not isinstance(given, list | tuple) or any(name not in OPS for name in given):
+        raise CostError(f"{given!r}", where=where, expected="a list of operators")
+
+
 def _is_operator(name: str) -> bool:
     """True for an operator, or a variant of one, such as conv/depthwise."""
     return name.partition("/")[0] in OPS
@@ -148,7 +153,8 @@ CHECKS: Mapping[str, Callable[[str, Any], None]] = MappingProxyType(
         "fuses": _one_of(False, True),
         "source": _text(empty=False),
         "gpu": _text(empty=True),
+        "integers": _check_operators,
     }
 )
 #: Fields that may be left out.
-OPTIONAL = ("gpu",)
+OPTIONAL = ("gpu", "integers")

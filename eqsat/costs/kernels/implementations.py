@@ -40,7 +40,7 @@ class Choices:
         if type is None:
             return (PLAIN,)
         fitting = [name for name in self.layouts if name == "row" or LAYOUTS[name].fits(type)]
-        precisions = ("", *self.policy.precisions) if lowers(type) else ("",)
+        precisions = ("", *self.policy.floats) if lowers(type) else ("",)
         return tuple(State(layout, precision) for precision in precisions for layout in fitting)
 
 
@@ -58,7 +58,7 @@ def implementations(
         return (plain,)
     ways = {plain: None}
     variants = [((("row",) * len(operands)), "row"), *_layouts(declared, attrs, operands, results[0], const, choices)]
-    for precision in ("", *choices.policy.precisions):
+    for precision in ("", *choices.policy.floats):
         if precision and not (lowers(results[0]) and choices.policy.allows(op, precision) and op != "cast"):
             continue
         for taken, produced in variants:

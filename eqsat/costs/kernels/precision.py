@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -16,6 +15,10 @@ from eqsat.language.terms.types import DType, TensorType
 ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16": 2.0**-8, "tf32": 2.0**-11})
 #: The element types that values of float32 may be held in instead.
 NARROW = ("float16", "bfloat16")
+#: The precision of kernels that compute on integers, by scales: values in uint8, weights in int8.
+INTEGERS = "int8"
+#: The error of an output that is accepted in a lower precision where no limit is stated.
+DEFAULT_ERROR = 2e-2
 
 #: Operators that stay in float32: sums of many terms, exponentials and logarithms, and divisions by small numbers
 #: (the list of PAI's automatic mixed precision, with the operators that have come since).
@@ -33,28 +36,41 @@ class PrecisionPolicy:
     """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
     operators that keep float32 in any case.
 
-    `error` is the largest relative difference of an output that is accepted when the result is run beside the original.
-    `precisions` are of float16 and bfloat16, `arithmetic` of tf32, `keep` names of operators; UsageError for others,
-    and for an error that is not above 0.
+    `precisions` are of float16, bfloat16 and int8, `arithmetic` of tf32, `keep` names of operators; UsageError for
+    others, and for a policy that contradicts itself. How far outputs may move is a limit of the run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
     keep: frozenset[str] = SENSITIVE
-    error: float = 2e-2
 
     def __post_init__(self) -> None:
         for name in self.precisions:
-            if name not in NARROW:
-                raise UsageError(f"no precision {name!r}", expected=" or ".join(NARROW))
+            if name not in (*NARROW, INTEGERS):
+                raise UsageError(f"no precision {name!r}", expected=", ".join(NARROW) + f" or {INTEGERS}")
         for name in self.arithmetic:
             if name != "tf32":
                 raise UsageError(f"no arithmetic {name!r}", expected="tf32")
-        if not (math.isfinite(self.error) and self.error > 0):
-            raise UsageError(f"error = {self.error!r} of a precision policy", expected="a finite number above 0")
         unknown = sorted(self.keep - set(OPS))
         if unknown:
             raise UsageError(f"a precision policy keeps {unknown[0]!r}", expected="names of operators")
+
+        if self.precisions and self.keep.issuperset(OPS):
+            raise UsageError(
+                f"a precision policy of {', '.join(self.precisions)} that keeps every operator in float32",
+                expected="some operator that may run in a lower precision",
+                remedy="leave out `keep`, or the precisions",
+            )
+
+    @property
+    def floats(self) -> tuple[str, ...]:
+        """The element types among the precisions that are floats."""
+        return tuple(name for name in self.precisions if name in NARROW)
+
+    @property
+    def quantises(self) -> bool:
+        """True if kernels may compute on integers."""
+        return INTEGERS in self.precisions
 
     @property
     def is_exact(self) -> bool:
@@ -78,12 +94,16 @@ class PrecisionPolicy:
 #: Sensitive operators that kernels compute in float32 whatever their operands are held in.
 _WIDENED = frozenset(name for name in SENSITIVE if OPS[name].accumulates)
 
+#: Sensitive operators whose kernels on integers add up without rounding: averages over windows.
+_AVERAGES = frozenset({"avg_pool", "global_avg_pool"})
+
 #: The policies that have a name.
 POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
     {
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
-        "mixed": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",)),
+        "mixed": PrecisionPolicy(("float16", "bfloat16", INTEGERS), ("tf32",), SENSITIVE - _AVERAGES),
+        "int8": PrecisionPolicy((INTEGERS,), keep=SENSITIVE - _AVERAGES),
         "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - _WIDENED),
         "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),
     }

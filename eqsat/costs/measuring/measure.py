@@ -14,7 +14,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.work import work_of
 from eqsat.costs.measuring.campaign import Campaign
-from eqsat.costs.measuring.microbenchmark import Microbenchmark, build_microbenchmark, chain_types
+from eqsat.costs.measuring.microbenchmark import Microbenchmark, build_microbenchmark, chain_types, stated
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
@@ -144,7 +144,7 @@ def _constant_bytes(key: Key) -> int:
 
 def _estimate(key: Key) -> float:
     """An estimate of the time of one copy: the sum over its operators by themselves."""
-    members = zip(FusedKey.of(key).members, chain_types(key), strict=True)
+    members = zip(stated(FusedKey.of(key)).members, chain_types(key), strict=True)
     device = Device.of(DEVICE)
     return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in members)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from eqsat.costs.kernels.implementations import Choices, implementations, is_vie
 from eqsat.costs.kernels.key import OpKey
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graphs.lower import WRITTEN, lower
+from eqsat.language.graphs.quantised import INTEGER
 from eqsat.language.onnx.fused.contrib import for_onnxruntime
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import (
@@ -25,12 +26,23 @@ from eqsat.language.terms import (
     Kernel,
     Node,
     Plan,
+    Scale,
     State,
     TensorType,
     stored_shape,
 )
+from eqsat.language.terms.state import QUANTISED
 
 Array = np.ndarray[Any, np.dtype[Any]]
+
+
+#: Scales of operands and results that are quantised: kernels take the same time with any.
+_UNIT_SCALES = {
+    "uint8": Scale(DType.UINT8, (1 / 64,), (128,), least=0, most=255),
+    "int8": Scale(DType.INT8, (1 / 64,), least=-64, most=64),
+}
+#: The scale of results that are held between bounds, by which a runtime leaves out the operator that holds them.
+_FROM_ZERO = Scale(DType.UINT8, (1 / 64,), least=0, most=255)
 
 
 @dataclass(frozen=True)
@@ -116,7 +128,8 @@ def build_microbenchmark(key: Key, copies: int, seed: int = 0, *, hot: bool = Fa
     chain = FusedKey.of(key)
     results = chain_types(key)
     for member, produced in zip(chain.members, results, strict=True):
-        _check_way(member, produced)
+        if not is_quantised(member):
+            _check_way(member, produced)
     draft = _CopiesDraft(chain, results, Data(seed), hot)
     for copy in range(copies):
         draft.add(copy)
@@ -145,7 +158,7 @@ def result_types(key: OpKey) -> tuple[TensorType, ...]:
 
 def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
     """The types that each operator of a kernel makes; CostError where one differs from the operand of the next."""
-    chain = FusedKey.of(key)
+    chain = stated(FusedKey.of(key))
     results = tuple(result_types(member) for member in chain.members)
     for place, (member, links) in enumerate(zip(chain.members, chain.links, strict=True)):
         for index, link in enumerate(links):
@@ -160,6 +173,39 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
                     expected="operators of one result, in the type and the layout in which it is read",
                 )
     return results
+
+
+def is_quantised(key: OpKey) -> bool:
+    """Return whether an operator of float32 is computed on quantised numbers."""
+    return key.arithmetic == INTEGER
+
+
+def stated(chain: FusedKey) -> FusedKey:
+    """A chain in the element types of its graph: float32 in the place of quantised numbers."""
+    if not any(is_quantised(member) for member in chain.members):
+        return chain
+    members = tuple(replace(_raised(m), layouts=(), result="", arithmetic="") for m in chain.members)
+    return FusedKey(members, chain.links, chain.same)
+
+
+def _raised(key: OpKey) -> OpKey:
+    types = (
+        t if t is None or t.dtype.value not in QUANTISED else replace(t, dtype=DType.FLOAT32) for t in key.operands
+    )
+    return replace(key, operands=tuple(types))
+
+
+def _state_of(key: OpKey, index: int) -> State:
+    """The state of an operand, or of the results at index -1."""
+    layout = layout_of(key, index)
+    if not is_quantised(key):
+        return State(layout)
+    if index >= 0:
+        type = key.operands[index]
+        return State(layout, type.dtype.value if type is not None and type.dtype.value in QUANTISED else "")
+    first = key.operands[0]
+    made = key.result or ("" if first is None else first.dtype.value)
+    return State(layout, made if made in QUANTISED else "")
 
 
 def _check_same(chain: FusedKey, place: int, index: int) -> None:
@@ -223,9 +269,11 @@ class _CopiesDraft:
         self.kernels: list[Kernel] = []
         self.states: dict[str, State] = {}
         self.outputs: list[str] = []
+        self.scales: dict[tuple[str, str], Scale] = {}
+        self.typed = stated(chain)
         first = chain.members[0]
         filtered = first.op == "conv" and len(first.const_operands) > 1 and first.const_operands[1]
-        self.tail = filtered and results[0] == results[-1]
+        self.tail = filtered and results[0] == results[-1] and not is_quantised(first)
 
     def add(self, copy: int) -> None:
         """One more application."""
@@ -237,14 +285,21 @@ class _CopiesDraft:
                 name = self._operand(copy, place, index) if link is None else values[link][0]
                 operands.append(name)
                 if name is not None and link is None:
-                    read[name] = Held(name, State(layout_of(member, index)))
+                    read[name] = Held(name, _state_of(member, index))
             last = place == len(self.chain.members) - 1
             values.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
             self.types.update(zip(values[-1], self.results[place], strict=True))
             self.nodes.append(Node(member.op, tuple(operands), values[-1], member.attrs))
-        state = State(layout_of(self.chain.members[-1], -1))
+        end = self.chain.members[-1]
+        state = _state_of(end, -1)
         nodes = tuple(outputs[0] for outputs in values)
-        self.kernels.append(Kernel(nodes, tuple(read.values()), tuple(Held(v, state) for v in values[-1])))
+        made = tuple(Held(v, state) for v in values[-1])
+        self.kernels.append(Kernel(nodes, tuple(read.values()), made, end.arithmetic))
+        for held in (*read.values(), *made):
+            if held.state.is_quantised:
+                self.scales.setdefault((held.value, held.state.precision), _UNIT_SCALES[held.state.precision])
+        if state.precision == "uint8" and (OPS[end.op].clamps or end.attrs.get("activation", "none") != "none"):
+            self.scales |= {(held.value, state.precision): _FROM_ZERO for held in made}
         self.states |= dict.fromkeys(values[-1], state)
         self.outputs += [self._pooled(values[-1][0], whole=True)] if self.tail else values[-1]
 
@@ -253,14 +308,14 @@ class _CopiesDraft:
         outputs = {v: v for v in self.outputs}
         graph = Graph(name, tuple(self.inputs), outputs, tuple(self.nodes), self.constants, self.types)
         boundary = {value: state for value, state in self.states.items() if not state.is_plain}
-        if not any(member.layouts for member in self.chain.members):
+        if not any(member.layouts or is_quantised(member) for member in self.chain.members):
             return for_onnxruntime(graph)
-        return lower(Plan(graph, tuple(self.kernels), boundary))
+        return lower(Plan(graph, tuple(self.kernels), boundary, self.scales))
 
     def _operand(self, copy: int, place: int, index: int) -> str | None:
         place, index = self.chain.first(place, index)
         member = self.chain.members[place]
-        type = member.operands[index]
+        type = self.typed.members[place].operands[index]
         if type is None:
             return None
         const = member.const_operands[index]
@@ -274,8 +329,8 @@ class _CopiesDraft:
             if const:
                 self.constants[name] = Constant.of(self.data.operand(member, index, type), type.dtype)
             else:
-                self.states[name] = State(layout_of(member, index))
-                stored = type.with_shape(stored_shape(type.dims, layout_of(member, index)))
+                state = self.states[name] = _state_of(member, index)
+                stored = state.typed(type.with_shape(stored_shape(type.dims, state.layout)))
                 self.inputs[name] = self.data.operand(member, index, stored)
         # An image that a convolution did not make is brought into the blocked layout once for all copies.
         return self._pooled(name, whole=False) if image and place else name

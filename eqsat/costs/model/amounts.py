@@ -27,7 +27,7 @@ UNITS: Mapping[str, Mapping[str, float]] = MappingProxyType(
         "launches": MappingProxyType({}),
         "weight_memory": BYTES,
         "peak_memory": BYTES,
-        "error": MappingProxyType({}),
+        "error": MappingProxyType({"%": 0.01}),
     }
 )
 

@@ -17,7 +17,8 @@ class Cost:
     """Seconds, arithmetic operations, bytes moved, kernels launched, bytes of constants, and error of rounding.
 
     `weight_bytes` belong to constants, each of which is there once however many read it; `error` is the relative change
-    by rounding to a lower precision, to first order. `estimated` is True where any part of `seconds` comes from a
+    by rounding to a lower precision: errors of independent roundings add as the root of the sum of their squares
+    (docs/adr/0037). `estimated` is True where any part of `seconds` comes from a
     roofline instead of a measurement, `borrowed` where any comes from a measurement in another environment. Costs form
     a monoid: `Cost()` is the identity, addition is associative and commutative.
 
@@ -41,7 +42,7 @@ class Cost:
             self.bytes + other.bytes,
             self.launches + other.launches,
             self.weight_bytes + other.weight_bytes,
-            self.error + other.error,
+            math.hypot(self.error, other.error),
             self.estimated or other.estimated,
             self.borrowed or other.borrowed,
         )
@@ -56,10 +57,10 @@ def added(costs: Iterable[Cost]) -> Cost:
         moved += cost.bytes
         launches += cost.launches
         weights += cost.weight_bytes
-        error += cost.error
+        error += cost.error * cost.error
         estimated = estimated or cost.estimated
         borrowed = borrowed or cost.borrowed
-    return Cost(seconds, flops, moved, launches, weights, error, estimated, borrowed)
+    return Cost(seconds, flops, moved, launches, weights, math.sqrt(error), estimated, borrowed)
 
 
 def average(costs: Iterable[tuple[float, Cost]]) -> Cost:
@@ -115,6 +116,22 @@ TERMS: Mapping[str, str] = MappingProxyType(
         "error": "error",
     }
 )
+
+
+def additive(term: str, amount: float) -> float:
+    """The quantity that adds up of an amount: the square of an error, else the amount itself."""
+    return amount * amount if term == "error" else amount
+
+
+def readable(amounts: Mapping[str, float]) -> dict[str, float]:
+    """Amounts from quantities that were added up.
+
+    >>> readable({"error": additive("error", 0.3) + additive("error", 0.4), "launches": 2.0})
+    {'error': 0.5, 'launches': 2.0}
+    """
+    return {term: math.sqrt(value) if term == "error" else value for term, value in amounts.items()}
+
+
 #: The term that depends on the order in which a graph is computed.
 PEAK_MEMORY = "peak_memory"
 

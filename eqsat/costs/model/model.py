@@ -81,6 +81,15 @@ class CostModel:
         model._borrow(borrowed)
         return model
 
+    def measured_anew(self, entries: Mapping[str, Entry]) -> CostModel:
+        """The same model, settled as it is, with the entries that this environment has now."""
+        model = copy.copy(self)
+        model._own = entries
+        model.measured = entries if self.borrowed is None else self.borrowed.beside(entries)
+        model._fit, model._costs, model._fused = Fit(self.device, model.measured), {}, {}
+        model._parts = tuple((share, part.measured_anew(entries)) for share, part in self._parts)
+        return model
+
     def _borrow(self, borrowed: Borrowed | None) -> None:
         self.borrowed = borrowed
         self.measured: Mapping[str, Entry] = self._own if borrowed is None else borrowed.beside(self._own)

@@ -15,7 +15,7 @@ from eqsat.extract.problem.program import operands_first
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.pricing import Split
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.terms import PLAIN, Conversion, Graph, Held, Kernel, Node, Plan, State, Step
+from eqsat.language.terms import PLAIN, Conversion, Graph, Held, Kernel, Node, Plan, Scale, State, Step
 from eqsat.system.deadline import check
 
 
@@ -73,6 +73,7 @@ class _Assembly:
         self.unread: dict[int, Cost] = {}
         self.fetches: dict[int, Cost] = {}
         self.pieces: dict[int, dict[int, int]] = {}
+        self.origins: dict[int, int] = {}
 
     def assembled(self, original: Graph, known: dict[object, object] | None) -> Assembled:
         converted = {self._target(c): c for c in self.solution.conversions}
@@ -94,8 +95,19 @@ class _Assembly:
         steps, costs = self._steps(decoded, graph)
         if self.solution.schedule:
             graph = _ordered(graph, steps)
-        plan = Plan(graph, tuple(steps), self.extraction.boundary)
+        plan = Plan(graph, tuple(steps), self.extraction.boundary, self._scales(decoded))
         return Assembled(decoded, plan, tuple(costs), snapshot, self.choice)
+
+    def _scales(self, decoded: Decoded) -> dict[tuple[str, str], Scale]:
+        """The scales of values held in integers, by the names that values have."""
+        scales = self.extraction.scales
+        precisions = dict.fromkeys(precision for _, precision in scales)
+        return {
+            (decoded.names[instance], precision): scales[origin, precision]
+            for instance, origin in self.origins.items()
+            for precision in precisions
+            if (origin, precision) in scales and instance in decoded.names
+        }
 
     def _with_splits(self, decoded: Decoded) -> Graph:
         """The graph with the splits that were chosen, also where nobody reads some of the results."""
@@ -200,7 +212,7 @@ class _Assembly:
         known = self.instances.get((position, operands, piece))
         if known is not None:
             return known
-        leader = node.eclass
+        leader = origin = node.eclass
         if leader in self.choice:
             leader = -1 - len(self.nodes)
             self.classes[leader] = replace(self.classes[node.eclass], values=(), nodes=(len(self.nodes),))
@@ -210,6 +222,7 @@ class _Assembly:
         else:
             position_now = position
         self.choice[leader] = position_now
+        self.origins[leader] = origin
         self.instances[position, operands, piece] = leader
         return leader
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from eqsat.costs.model.cost import Cost, GraphCost
+from eqsat.costs.model.cost import Cost, GraphCost, additive
 from eqsat.costs.model.model import CostModel
 from eqsat.extract.problem.limits import PEAK, exceeds
 from eqsat.extract.problem.problem import Problem
@@ -30,7 +30,7 @@ def keeps(problem: Problem, amounts: Mapping[str, float]) -> bool:
     bounds = {limit.name: limit.most for limit in problem.limits}
     if problem.memory is not None:
         bounds[PEAK] = problem.memory.most
-    return not any(exceeds(amounts[name], most) for name, most in bounds.items())
+    return not any(exceeds(additive(name, amounts[name]), most) for name, most in bounds.items())
 
 
 def is_lowered(assembled: Assembled) -> bool:

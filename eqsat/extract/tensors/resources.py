@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from eqsat.costs.kernels.implementations import is_view
-from eqsat.costs.model.cost import PEAK_MEMORY, TERMS
+from eqsat.costs.model.cost import PEAK_MEMORY, TERMS, additive
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.problem.limits import Limit, Memory
@@ -22,17 +22,17 @@ def limited(
 ) -> TensorProblem:
     """The problem with at most `bounds` of each term named there, and the objective's price of peak memory.
 
-    Amounts are in the units of the terms: seconds, operations, bytes, kernels, relative error. `counted` are terms that
-    are only added up.
+    Amounts are in the units of the terms: seconds, operations, bytes, kernels, squares of relative errors. `counted`
+    are terms that are only added up.
     """
     weight = model.objective.get(PEAK_MEMORY, 0.0) if model.cost is None else 0.0
     wanted = dict.fromkeys(counted, math.inf) | dict(bounds)
     limits = [
         Limit(
             term,
-            wanted[term],
-            [float(getattr(option.cost, TERMS[term])) for option in extraction.options],
-            [float(getattr(cost, TERMS[term])) for cost in extraction.conversions],
+            additive(term, wanted[term]),
+            [additive(term, float(getattr(option.cost, TERMS[term]))) for option in extraction.options],
+            [additive(term, float(getattr(cost, TERMS[term]))) for cost in extraction.conversions],
         )
         for term in TERMS
         if term in wanted

@@ -119,6 +119,7 @@ class OpSpec:
     stepwise: bool = False
     along_axes: bool = False
     asks_finite: bool = False
+    clamps: bool = False
     fails_on_integers: bool = False
     parameters: Parameters = ""
     family: str = ""
@@ -256,6 +257,8 @@ class Facts(TypedDict, total=False):
     along_axes: bool
     #: It asks of each element whether it is finite, or a number.
     asks_finite: bool
+    #: It holds elements between bounds, as the range of quantised results does by itself.
+    clamps: bool
     #: Of integers it fails where the second operand is zero, or negative.
     fails_on_integers: bool
     parameters: Parameters

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.graphs import quantised
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import (
@@ -39,8 +40,9 @@ def lower(plan: Plan) -> Graph:
     """The graph of a plan for a runtime that knows no states.
 
     A column-major matrix becomes the transpose of itself, a matrix product of such the product that reads it so; lower
-    precisions become casts and types. Layouts that ONNX has no words for (nhwc, blocked, packed) are left to the
-    runtime, except those of inputs and outputs. Names of plain values stay. A plain plan is its graph.
+    precisions become casts and types, quantised kernels float operators between dequantisation and quantisation.
+    Layouts that ONNX has no words for (nhwc, blocked, packed) are left to the runtime, except those of inputs and
+    outputs. Names of plain values stay. A plain plan is its graph.
     """
     return plan.graph if plan.is_plain and not plan.boundary else _Lowering(plan).lowered()
 
@@ -101,7 +103,8 @@ class _Lowering:
         self.types = dict(self.graph.types)
         self.constants = dict(self.graph.constants)
         self.nodes: list[Node] = []
-        self.made: dict[tuple[str, Attrs, tuple[str | None, ...]], str] = {}
+        self.made: dict[tuple[str, Attrs, tuple[str | None, ...]], list[str]] = {}
+        self.own: dict[tuple[str, bytes], str] = {}
         self.taken = set(self.graph.types) | set(self.graph.inputs) | set(self.graph.constants)
         self.producers = {v: n for n in self.graph.nodes for v in n.outputs if v}
 
@@ -180,14 +183,42 @@ class _Lowering:
     def _constant(self, held: Held) -> str:
         if held.state.is_plain:
             return held.value
-        constant = _put(self.graph.constants[held.value], held.state)
-        name = self._fresh(f"{held.value}_{held.state}")
-        self.constants[name] = constant
-        self.types[name] = constant.type
-        return name
+        given = self.graph.constants[held.value]
+        if held.state.is_quantised:
+            scale = self.plan.scales[held.value, held.state.precision]
+            stored = Constant.of(scale.quantised(given.array), scale.dtype)
+        else:
+            stored = _put(given, held.state)
+        return self.constant(f"{held.value}_{held.state}", stored)
+
+    def constant(self, stem: str, given: Constant) -> str:
+        """The name of a constant of our own, once for equal ones of a stem."""
+        key = (stem, given.array.tobytes())
+        if key not in self.own:
+            name = self.own[key] = self._fresh(stem)
+            self.constants[name] = given
+            self.types[name] = given.type
+        return self.own[key]
+
+    def held(self, held: Held) -> str:
+        """The name of what holds a value in a state."""
+        return self._name(Held(held.value, _written(held.state)))
+
+    def known(self, value: str) -> Constant | None:
+        """The constant that a value is."""
+        return self.graph.constants.get(value)
+
+    def stated(self, value: str) -> TensorType:
+        """The type of a value as the plan's graph states it."""
+        return self._type(value)
 
     def _converted(self, name: str, value: str, source: State, target: State) -> str:
         """A value brought from one state to another, one thing at a time."""
+        if source.is_quantised:
+            name = quantised.restored(self, name, value, self.plan.scales[value, source.precision])
+            source = State(source.layout)
+        if target.is_quantised:
+            return quantised.quantised(self, name, value, self.plan.scales[value, target.precision])
         if source.precision != target.precision:
             type = target.typed(self._type(value))
             stored = type.with_shape(stored_shape(type.dims, source.layout))
@@ -201,13 +232,16 @@ class _Lowering:
         return self._emit("transpose", Attrs(perm=tuple(perm)), (name,), result)
 
     def _emit(self, op: str, attrs: Attrs, inputs: tuple[str | None, ...], result: TensorType) -> str:
+        """A node of our own of one result, once for equal ones."""
+        return self.emit(op, attrs, inputs, [result])[0]
+
+    def emit(self, op: str, attrs: Attrs, inputs: tuple[str | None, ...], results: Sequence[TensorType]) -> list[str]:
         """A node of our own, once for equal ones."""
         key = (op, attrs, inputs)
         if key not in self.made:
-            name = self._fresh(f"eqsat_{op}")
-            self.types[name] = result
-            self.nodes.append(Node(op, inputs, (name,), attrs))
-            self.made[key] = name
+            names = self.made[key] = [self._fresh(f"eqsat_{op}") for _ in results]
+            self.types.update(zip(names, results, strict=True))
+            self.nodes.append(Node(op, inputs, tuple(names), attrs))
         return self.made[key]
 
     def _fresh(self, base: str) -> str:
@@ -218,6 +252,9 @@ class _Lowering:
         return name
 
     def _kernel(self, kernel: Kernel) -> None:
+        if kernel.arithmetic == quantised.INTEGER:
+            self._quantised(kernel)
+            return
         states = {held.value: held.state for held in kernel.operands}
         result = kernel.results[0].state
         for value in kernel.nodes:
@@ -225,6 +262,19 @@ class _Lowering:
             taken = [PLAIN if v is None else _written(states.get(v, result)) for v in node.inputs]
             self._node(node, taken, _written(result), kernel)
             states[value] = result
+
+    def _quantised(self, kernel: Kernel) -> None:
+        """A kernel on quantised numbers, its result quantised where it is held so."""
+        (result,) = kernel.results
+        held = Held(result.value, _written(result.state))
+        if held in self.names:
+            return
+        nodes = [self.producers[value] for value in kernel.nodes]
+        name = quantised.emit_kernel(self, kernel, nodes, self.plan.scales)
+        if result.state.is_quantised:
+            scale = self.plan.scales[result.value, result.state.precision]
+            name = quantised.quantised(self, name, result.value, scale)
+        self.names[held] = name
 
     def _node(self, node: Node, taken: list[State], made: State, kernel: Kernel) -> None:
         value = node.outputs[0] or kernel.nodes[0]

@@ -72,7 +72,7 @@ def reciprocal(xp: Any, x: Any) -> Any:
     return xp.divide(xp.number(1.0, x), x)
 
 
-@unary("Relu", monotone=True, instances=({},), on_dims=symbolic.relu)
+@unary("Relu", monotone=True, clamps=True, instances=({},), on_dims=symbolic.relu)
 def relu(xp: Any, x: Any) -> Any:
     """max(x, 0)."""
     return xp.maximum(x, xp.number(0.0, x))

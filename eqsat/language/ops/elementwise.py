@@ -249,7 +249,7 @@ def _clip_sample(rng: Any, known: Any, attrs: Any) -> Any:
     return [*drawn[0], *(s if s is not None else () for s in known[1:])], attrs
 
 
-@op(infer=_clip_type, sample=_clip_sample, pointwise=True, onnx="Clip")
+@op(infer=_clip_type, sample=_clip_sample, pointwise=True, clamps=True, onnx="Clip")
 def clip(xp: Any, x: Any, low: Any = None, high: Any = None) -> Any:
     """Elements held between two scalars, either of which may be left out; the upper one wins where they cross."""
     if low is not None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from eqsat.errors import GraphError
 from eqsat.language.terms.graph import Graph, operator_name
+from eqsat.language.terms.scale import Scale
 from eqsat.language.terms.state import PLAIN, State
 from eqsat.system.markup import html_listing
 
@@ -16,7 +17,8 @@ class Implementation:
     """One way to run an operator: the state it takes each operand in, the state of its results, and its arithmetic.
 
     `arithmetic` is the element type products are formed in where that is not the operands' own, such as "tf32"; sums
-    of products are always kept in float32 or wider.
+    of products are always kept in float32 or wider. With "int8" the operator is computed on quantised numbers: those
+    that its operands are held in, or, of operands of float32, such as are quantised when it runs.
     """
 
     operands: tuple[State, ...]
@@ -70,13 +72,15 @@ Step = Kernel | Conversion
 class Plan:
     """A graph and the steps that compute it, in order; constants are held in any state without a step.
 
-    `boundary` are the states of inputs and outputs, by name, that are not plain. Raises GraphError where a step reads
-    what no earlier one has made, or an output is not made in its state.
+    `boundary` are the states of inputs and outputs, by name, that are not plain; `scales` are those of values held in
+    integers, by value and precision. Raises GraphError where a step reads what no earlier one has made, an output is
+    not made in its state, or a value is held in integers without a scale.
     """
 
     graph: Graph
     steps: tuple[Step, ...]
     boundary: Mapping[str, State] = field(default_factory=dict)
+    scales: Mapping[tuple[str, str], Scale] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         available = {Held(value, self.boundary.get(value, PLAIN)) for value in self.graph.inputs}
@@ -89,7 +93,15 @@ class Plan:
                         where=self.graph.name,
                         expected="steps in an order that makes what they read",
                     )
-            available |= {Held(step.value, step.target)} if isinstance(step, Conversion) else set(step.results)
+            made = {Held(step.value, step.target)} if isinstance(step, Conversion) else set(step.results)
+            for held in (*read, *made):
+                if held.state.is_quantised and (held.value, held.state.precision) not in self.scales:
+                    raise GraphError(
+                        f"{held.value!r} is held as {held.state} without a scale",
+                        where=self.graph.name,
+                        expected="a scale of each value that is held in integers",
+                    )
+            available |= made
         for name, value in self.graph.outputs.items():
             state = self.boundary.get(name, PLAIN)
             if Held(value, state) not in available and value not in self.graph.constants:

@@ -9,6 +9,8 @@ from types import MappingProxyType
 from eqsat.errors import UsageError, nearest
 from eqsat.language.terms.types import DType, Shape, TensorType
 
+#: The integer types that values of float32 may be held in by a scale.
+QUANTISED = ("uint8", "int8")
 #: Channels in one block of the layout "blocked": those of a vector register of 512 bits in float32.
 BLOCK = 16
 
@@ -87,6 +89,11 @@ class State:
     def is_plain(self) -> bool:
         """True if this is the state of graphs: row-major, in the element type stated."""
         return self == PLAIN
+
+    @property
+    def is_quantised(self) -> bool:
+        """True if whole numbers stand for the elements, by a scale that belongs to the value."""
+        return self.precision in QUANTISED
 
     def typed(self, type: TensorType) -> TensorType:
         """The type with the element type of this state."""

@@ -1,0 +1,407 @@
+"""Quantised kernels in an extraction problem: values in integers, the conversions to them, and what they cost.
+
+The kernels are those of a solution in float32, by themselves or with an operator after them that holds their results
+between bounds. What they are offered beside is the whole problem: all graphs of the e-graph, layouts and chains.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, Key
+from eqsat.costs.model.cost import Cost, average
+from eqsat.costs.model.model import CostModel
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode
+from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
+from eqsat.extract.problem.solution import Solution
+from eqsat.extract.tensors.fused import member
+from eqsat.extract.tensors.pricing import Pricing
+from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
+from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.ops import OPS, spec
+from eqsat.language.terms import PLAIN, DType, Implementation, Scale, State, TensorType
+
+#: The layout in which runtimes hold images of integers: their kernels read all channels of a point at once.
+_IMAGES = "nhwc"
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerKernel:
+    """E-nodes that may run as one kernel on integers: positions, operands first, each read by the next.
+
+    `reads` are the operand classes held in uint8, `weights` the position whose weights are held in int8, if any. Where
+    it is `online`, the operand is quantised when the kernel runs; where `floats`, the result is float32.
+    """
+
+    positions: tuple[int, ...]
+    reads: tuple[int, ...]
+    eclass: int
+    weights: int | None = None
+    online: bool = False
+    floats: bool = False
+
+
+@dataclass(frozen=True)
+class Roundings:
+    """The scales of classes and weights held in integers, and how far each rounding moves the outputs.
+
+    `values` belong to classes held in uint8, `weights` to the products whose weights are held in int8, by position,
+    `online` to products whose operand is quantised when they run. `copied` are classes that only hold elements of
+    another one, by the same scale: they are not rounded again.
+    """
+
+    values: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
+    weights: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
+    online: Mapping[int, float] = field(default_factory=dict)
+    copied: frozenset[int] = frozenset()
+
+    def scaled(self, factor: float) -> Roundings:
+        """The same roundings with every error a factor larger."""
+        return replace(
+            self,
+            values={k: (scale, error * factor) for k, (scale, error) in self.values.items()},
+            weights={k: (scale, error * factor) for k, (scale, error) in self.weights.items()},
+            online={k: error * factor for k, error in self.online.items()},
+        )
+
+
+def integer_kernels(
+    extraction: TensorProblem, solution: Solution, allowed: Iterable[str], *, static: bool = True
+) -> Iterator[IntegerKernel]:
+    """The kernels that may run on integers: e-nodes on classes of a solution, whose operators are `allowed`.
+
+    They make a class that the solution computes from classes that it computes, or constants: what those hold is known
+    where the solution is run. Without `static` scales of values there are those alone whose operand is quantised when
+    they run.
+    """
+    snapshot, names = extraction.snapshot, frozenset(allowed)
+    known = _computed(extraction, solution)
+    offered = [
+        position
+        for leader in sorted(known)
+        for position in snapshot.classes[leader].nodes
+        if (node := snapshot.nodes[position]).op in names
+        and _is_float32(snapshot, node)
+        and all(k in known or snapshot.classes[k].constant for k in node.operands)
+    ]
+    readers: dict[int, list[int]] = {}
+    for position in offered:
+        for operand in dict.fromkeys(snapshot.nodes[position].operands):
+            readers.setdefault(operand, []).append(position)
+    for position in offered:
+        node = snapshot.nodes[position]
+        for reads, weights in _operands(snapshot, position):
+            if weights is not None and not OPS[node.op].windowed and node.attrs.get("activation", "none") == "none":
+                yield IntegerKernel((position,), (), node.eclass, weights, online=True, floats=True)
+            if not static:
+                continue
+            yield IntegerKernel((position,), reads, node.eclass, weights)
+            if OPS[node.op].product and not OPS[node.op].windowed:
+                yield IntegerKernel((position,), reads, node.eclass, weights, floats=True)
+            for reader in readers.get(node.eclass, ()):
+                after = snapshot.nodes[reader]
+                rest = after.operands[1:]
+                ends = OPS[after.op].clamps and after.operands[0] == node.eclass != after.eclass
+                if ends and all(snapshot.classes[k].constant for k in rest):
+                    yield IntegerKernel((position, reader), reads, after.eclass, weights)
+
+
+def _computed(extraction: TensorProblem, solution: Solution) -> set[int]:
+    """The classes that a solution computes, those within its kernels included."""
+    options = (extraction.options[index] for index in solution.chosen.values())
+    nodes = extraction.snapshot.nodes
+    return {
+        nodes[position].eclass
+        for option in options
+        if not option.fetch and option.split is None
+        for position in option.positions
+    }
+
+
+def _is_float32(snapshot: Snapshot, node: SnapshotNode) -> bool:
+    """Return whether an e-node makes one tensor of float32, of a known rank, when the program runs."""
+    type = node.types[0] if len(node.types) == 1 else None
+    known = isinstance(type, TensorType) and type.dtype is DType.FLOAT32 and type.shape is not None
+    return known and not snapshot.classes[node.eclass].constant
+
+
+def _operands(snapshot: Snapshot, position: int) -> Iterator[tuple[tuple[int, ...], int | None]]:
+    """The classes that a kernel reads in uint8, and the position of its e-node where it has weights in int8."""
+    node, classes = snapshot.nodes[position], snapshot.classes
+    declared = OPS[node.op]
+    if declared.product:
+        data = node.operands[:2]
+        weights = classes[data[1]].constant
+        if classes[data[0]].constant or any(not classes[k].constant for k in node.operands[2:]):
+            return
+        yield ((data[0],) if weights else tuple(data)), (position if weights else None)
+        return
+    kept = 1 if declared.clamps else len(node.operands)
+    floats = [k for k in node.operands[:kept] if _holds_floats(classes[k].type)]
+    if len(floats) == kept:
+        yield tuple(dict.fromkeys(floats)), None
+
+
+def _holds_floats(type: object) -> bool:
+    return isinstance(type, TensorType) and type.dtype is DType.FLOAT32 and type.shape is not None
+
+
+class IntegerOptions:
+    """The implementations of integer kernels under a cost model: their keys, and their place in a problem."""
+
+    def __init__(self, extraction: TensorProblem, kernels: Sequence[IntegerKernel], model: CostModel) -> None:
+        self.extraction, self.model = extraction, model
+        self.snapshot = extraction.snapshot
+        self.pricing = Pricing(self.snapshot, model)
+        self.images = _images(self.snapshot, kernels)
+        self.kernels = [kernel for kernel in kernels if self._agrees(kernel)]
+
+    def keys(self) -> list[Key]:
+        """The kernels and conversions that have to be measured, each once, with those in float32 that they replace."""
+        keys: dict[Key, None] = {}
+        for model in (m for _, m in self.model.parts):
+            for kernel in self.kernels:
+                operators = self._members(kernel)
+                keys[_key(model, operators)] = None
+                plain = [replace(m, implementation=_plain(m)) for m in operators]
+                keys.update(dict.fromkeys(_key(model, [one]) for one in plain))
+                keys[_key(model, plain)] = None
+            for leader in self._held():
+                for target in (True, False):
+                    keys.update(dict.fromkeys(self._conversion_keys(model, leader, quantised=target)))
+        return [key for key in keys if _is_measurable(key)]
+
+    def added(self, roundings: Roundings) -> TensorProblem:
+        """The problem with the kernels whose time is measured, and whose roundings are known."""
+        extraction, problem = self.extraction, self.extraction.problem
+        states = {state: i for i, state in enumerate(extraction.states)}
+        index = {leader: i for i, leader in enumerate(extraction.leaders)}
+        nodes, options = list(problem.nodes), list(extraction.options)
+        scales: dict[tuple[int, str], Scale] = {}
+
+        def number(state: State) -> int:
+            return states.setdefault(state, len(states))
+
+        held: set[int] = set()
+        for kernel in self.kernels:
+            error = _error(kernel, roundings)
+            cost = self._cost(kernel) if error is not None else None
+            if cost is None or error is None:
+                continue
+            cost = replace(cost, error=error)
+            ways, links = self._ways(kernel)
+            operands: dict[tuple[int, int], None] = {}
+            for position, way, link in zip(kernel.positions, ways, links, strict=True):
+                for leader, state, made in zip(self.snapshot.nodes[position].operands, way.operands, link, strict=True):
+                    if made is None:
+                        operands[index[leader], number(state)] = None
+            result = ways[-1].result
+            price = self.model.weigh(cost)
+            nodes.append(ProblemNode(index[kernel.eclass], tuple(operands), price, number(result), "integer kernel"))
+            options.append(KernelOption(kernel.positions, cost, ways, links))
+            held |= {*kernel.reads, *(() if kernel.floats else (kernel.eclass,))}
+            if kernel.weights is not None:
+                leader = self._weights(kernel)
+                scales[leader, "int8"] = roundings.weights[kernel.weights][0]
+        constants = {leader: error for leader, (_, error) in roundings.values.items() if leader in self.pricing.derived}
+        for leader, precision in scales:
+            self._hold(nodes, options, index[leader], leader, number(State("row", precision)), 0.0)
+        conversions, costs = list(problem.conversions), list(extraction.conversions)
+        for leader in sorted(held):
+            scale, error = roundings.values[leader]
+            scales[leader, "uint8"] = scale
+            state = self.state(leader)
+            if leader in constants:
+                self._hold(nodes, options, index[leader], leader, number(state), error)
+                continue
+            for target in (True, False):
+                cost = self._conversion(leader, quantised=target)
+                if cost is None:
+                    continue
+                cost = replace(cost, error=error if target else 0.0)
+                ends = (0, number(state)) if target else (number(state), 0)
+                conversions.append(StateConversion(index[leader], *ends, self.model.weigh(cost)))
+                costs.append(cost)
+        whole = Problem(nodes, problem.roots, conversions, len(states))
+        return replace(
+            extraction,
+            problem=whole,
+            states=tuple(states),
+            options=tuple(options),
+            conversions=tuple(costs),
+            scales={**extraction.scales, **scales},
+        )
+
+    def state(self, leader: int) -> State:
+        """The state in which integers stand for a class."""
+        return State(_IMAGES if leader in self.images else "row", "uint8")
+
+    def _hold(
+        self, nodes: list[ProblemNode], options: list[KernelOption], eclass: int, leader: int, state: int, error: float
+    ) -> None:
+        """Offer a constant in integers."""
+        type = self.pricing.type(leader)
+        size = type.elements(self.model.sizes) if type is not None and type.shape is not None else 0
+        cost = Cost(weight_bytes=size, error=error)
+        price = self.model.weigh(cost) + self.pricing.derived.get(leader, 0.0) / 4
+        nodes.append(ProblemNode(eclass, (), price, state, "constant"))
+        options.append(KernelOption((self.snapshot.recipes[leader],), cost))
+
+    def _weights(self, kernel: IntegerKernel) -> int:
+        return self.snapshot.nodes[kernel.positions[0]].operands[1]
+
+    def _held(self) -> list[int]:
+        """The classes that some kernel reads or makes in integers when the program runs."""
+        held = {leader for kernel in self.kernels for leader in kernel.reads}
+        held |= {kernel.eclass for kernel in self.kernels if not kernel.floats}
+        return sorted(leader for leader in held if leader not in self.pricing.derived)
+
+    def _agrees(self, kernel: IntegerKernel) -> bool:
+        """Return whether a kernel's operands and result are images alike, and its constants can be held."""
+        weights = [] if kernel.weights is None else [self._weights(kernel)]
+        if any(leader not in self.pricing.derived for leader in weights):
+            return False
+        if any(self.snapshot.classes[k].constant and k not in self.pricing.derived for k in kernel.reads):
+            return False
+        ends = {*kernel.reads, *(() if kernel.floats else (kernel.eclass,))}
+        moving = {k for k in ends if not self.snapshot.classes[k].constant}
+        return len({leader in self.images for leader in moving}) <= 1
+
+    def _ways(self, kernel: IntegerKernel) -> tuple[tuple[Implementation, ...], tuple[tuple[int | None, ...], ...]]:
+        """The implementation of each e-node, and which earlier one makes its operands."""
+        made = PLAIN if kernel.floats else self.state(kernel.eclass)
+        ways, links = [], []
+        for place, position in enumerate(kernel.positions):
+            node = self.snapshot.nodes[position]
+            inside = None if not place else self.snapshot.nodes[kernel.positions[place - 1]].eclass
+            taken = []
+            for i, leader in enumerate(node.operands):
+                if leader == inside:
+                    taken.append(made)
+                elif not place and kernel.weights is not None and i == 1:
+                    taken.append(State("row", "int8"))
+                elif not place and leader in kernel.reads:
+                    taken.append(self.state(leader))
+                else:
+                    taken.append(PLAIN)
+            ways.append(Implementation(tuple(taken), made, INTEGER))
+            links.append(tuple(0 if leader == inside else None for leader in node.operands))
+        return tuple(ways), tuple(links)
+
+    def _members(self, kernel: IntegerKernel) -> list[FusedOperator]:
+        ways, links = self._ways(kernel)
+        return [member(self.snapshot, self.pricing, *one) for one in zip(kernel.positions, ways, links, strict=True)]
+
+    def _cost(self, kernel: IntegerKernel) -> Cost | None:
+        """The measured cost of a kernel; None where one of the sizes has none."""
+        operators = self._members(kernel)
+        return _mean(self.model, lambda model: _measured(model, operators))
+
+    def _conversion(self, leader: int, *, quantised: bool) -> Cost | None:
+        """The measured cost of bringing a class into integers, or back."""
+
+        def of(model: CostModel) -> Cost | None:
+            entries = [
+                model.measured.get(key.text) for key in self._conversion_keys(model, leader, quantised=quantised)
+            ]
+            if not entries or any(entry is None for entry in entries):
+                return None
+            return Cost(seconds=sum(entry.seconds for entry in entries if entry is not None), launches=len(entries))
+
+        return _mean(self.model, of)
+
+    def _conversion_keys(self, model: CostModel, leader: int, *, quantised: bool) -> list[Key]:
+        """The operators that bring a class into integers, or back: a transpose too where those are held as images."""
+        type = self.pricing.type(leader)
+        if type is None:
+            return []
+        integers = replace(type, dtype=DType.UINT8)
+        float_, zero = TensorType.of("float32", ()), TensorType.of("uint8", ())
+        op = "quantize_linear" if quantised else "dequantize_linear"
+        attrs = spec(op).complete({"axis": 0, "block": 0} | ({"to": "uint8"} if quantised else {}))
+        keys: list[Key] = [model.key(op, attrs, [type if quantised else integers, float_, zero], [False, True, True])]
+        if leader in self.images:
+            stored = integers if quantised else integers.with_shape(tuple(type.dims[a] for a in (0, 2, 3, 1)))
+            perm = (0, 2, 3, 1) if quantised else (0, 3, 1, 2)
+            keys.append(model.key("transpose", spec("transpose").complete({"perm": perm}), [stored], [False]))
+        return keys
+
+
+def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:
+    """How far a kernel's roundings move the outputs; None where one of them was not measured."""
+    parts: list[float] = []
+    if kernel.weights is not None:
+        if kernel.weights not in roundings.weights:
+            return None
+        if kernel.online:
+            return roundings.online.get(kernel.weights)
+        parts.append(roundings.weights[kernel.weights][1])
+    if any(leader not in roundings.values for leader in kernel.reads):
+        return None
+    if not kernel.floats:
+        if kernel.eclass not in roundings.values:
+            return None
+        if kernel.eclass not in roundings.copied:
+            parts.append(roundings.values[kernel.eclass][1])
+    return math.hypot(*parts)
+
+
+def _plain(operator: FusedOperator) -> Implementation:
+    return Implementation((PLAIN,) * len(operator.operands), PLAIN)
+
+
+def _key(model: CostModel, operators: Sequence[FusedOperator]) -> Key:
+    if len(operators) > 1:
+        return model.fused_key(operators)
+    (one,) = operators
+    return model.key(one.op, one.attrs, one.operands, one.const, one.implementation)
+
+
+def _is_measurable(key: Key) -> bool:
+    return all(one.is_measurable for one in FusedKey.of(key).members)
+
+
+def _measured(model: CostModel, operators: Sequence[FusedOperator]) -> Cost | None:
+    if _key(model, operators).text not in model.measured:
+        return None
+    if len(operators) > 1:
+        return model.fused(operators)
+    (one,) = operators
+    return model.node(one.op, one.attrs, one.operands, one.results, one.const, one.implementation)
+
+
+def _mean(model: CostModel, of: Callable[[CostModel], Cost | None]) -> Cost | None:
+    """The mean of a cost over the sizes that a model is costed at; None where one of them has none."""
+    costs = [(share, of(part)) for share, part in model.parts]
+    known = [(share, cost) for share, cost in costs if cost is not None]
+    return average(known) if len(known) == len(costs) else None
+
+
+def _images(snapshot: Snapshot, kernels: Sequence[IntegerKernel]) -> frozenset[int]:
+    """The classes of four axes that operators on images read or make, and what is computed of those by elements."""
+    groups: dict[int, int] = {}
+
+    def root(leader: int) -> int:
+        while groups.setdefault(leader, leader) != leader:
+            groups[leader] = groups[groups[leader]]
+            leader = groups[leader]
+        return leader
+
+    seeds: set[int] = set()
+    for kernel in kernels:
+        declared = OPS[snapshot.nodes[kernel.positions[0]].op]
+        ends = [k for k in (*kernel.reads, *(() if kernel.floats else (kernel.eclass,))) if _rank(snapshot, k) == 4]
+        if declared.windowed:
+            seeds.update(ends)
+        elif not declared.product and not (declared.movement and declared.name != "concat"):
+            for other in ends[1:]:
+                groups[root(other)] = root(ends[0])
+    marked = {root(leader) for leader in seeds}
+    return frozenset(leader for leader in {*groups, *seeds} if root(leader) in marked)
+
+
+def _rank(snapshot: Snapshot, leader: int) -> int:
+    type = snapshot.classes[leader].type
+    return type.rank if isinstance(type, TensorType) and type.shape is not None else -1

@@ -1,0 +1,261 @@
+"""How far the outputs of a graph move where one of its values is rounded: measured on data, one value at a time."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from eqsat.language.ops import spec
+from eqsat.language.terms import Attrs, Constant, DType, Graph, Node, Scale, Sym, TensorType, ValueType
+from eqsat.runtime.backend import select
+from eqsat.system.deadline import check
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Batch = Mapping[str, Any]
+Key = TypeVar("Key", bound=Hashable)
+
+#: Batches that every rounding is measured on, at most.
+MOST_BATCHES = 8
+
+
+@dataclass(frozen=True)
+class RoundedWeights:
+    """A product whose constant weights are rounded: the value it makes, from which operand, by which scale.
+
+    `node` is the product with its constants, weights first, in the place of those operands.
+    """
+
+    product: str
+    operand: str
+    node: Node
+    constants: tuple[Constant, ...]
+    scale: Scale
+
+
+@dataclass(frozen=True)
+class Sensitivities(Generic[Key]):
+    """The relative change of the outputs by each rounding, the largest over `batches` of the data.
+
+    `interaction` is the factor by which all roundings together move the outputs farther than the root of the sum of
+    their squares, at least 1: roundings that are independent add up so. `unmeasured` are those there was no time for.
+    """
+
+    errors: Mapping[Key, float]
+    interaction: float
+    batches: int
+    unmeasured: frozenset[Key] = frozenset()
+
+
+def output_error(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> float:
+    """‖out − ref‖ / ‖ref‖ in float64, of the output where it is largest.
+
+    Of outputs that are no floats, the share of elements that differ. An infinity or NaN that the reference has not is
+    an infinite error, and so is a reference of zeros that is missed.
+
+    >>> output_error({"y": np.array([3.0, 4.5])}, {"y": np.array([3.0, 4.0])})
+    0.1
+    """
+    return max((array_error(outputs[name], expected) for name, expected in reference.items()), default=0.0)
+
+
+def array_error(given: Any, expected: Any) -> float:
+    """The error of one output, as `output_error` has it."""
+    out, ref = np.asarray(given), np.asarray(expected)
+    if out.shape != ref.shape:
+        return math.inf
+    if ref.dtype.kind not in "fV":
+        return float(np.mean(out != ref)) if ref.size else 0.0
+    wide, exact = out.astype(np.float64), ref.astype(np.float64)
+    finite = np.isfinite(exact)
+    if not np.array_equal(finite, np.isfinite(wide)):
+        return math.inf
+    difference = float(np.linalg.norm((wide - exact)[finite]))
+    norm = float(np.linalg.norm(exact[finite]))
+    return difference / norm if norm else (math.inf if difference else 0.0)
+
+
+class Network:
+    """A graph that runs on data, whose values can be read and changed on the way."""
+
+    def __init__(self, graph: Graph, places: Collection[str] = (), *, threads: int | None = None) -> None:
+        self.graph = graph
+        self.places = {value: f"change of {value}" for value in places}
+        self._program = _compiled(_changeable(graph, self.places), threads)
+        self._still = {name: np.zeros((1,) * _rank(graph, value), np.float32) for value, name in self.places.items()}
+
+    def outputs(self, batch: Batch, changes: Mapping[str, Array] | None = None) -> dict[str, Any]:
+        """The outputs on a batch where arrays are added to values."""
+        added = {self.places[value]: array for value, array in (changes or {}).items()}
+        outputs: dict[str, Any] = self._program.run({**batch, **self._still, **added})
+        return outputs
+
+
+def recorder(graph: Graph, values: Collection[str], *, threads: int | None = None) -> Callable[[Batch], dict[str, Any]]:
+    """A function from a batch to values of a graph by name; those that are inputs or constants included."""
+    given = {v: graph.constants[v].array for v in values if v in graph.constants}
+    computed = [v for v in values if v not in given and v not in graph.inputs]
+    program = _compiled(replace(graph, outputs={v: v for v in computed}).without_dead(), threads) if computed else None
+
+    def read(batch: Batch) -> dict[str, Any]:
+        found: dict[str, Any] = {} if program is None else program.run({k: batch[k] for k in program.graph.inputs})
+        return found | given | {v: batch[v] for v in values if v in graph.inputs}
+
+    return read
+
+
+def sensitivities(
+    graph: Graph,
+    values: Mapping[Key, tuple[str, Scale]],
+    weights: Mapping[Key, RoundedWeights],
+    online: Mapping[Key, RoundedWeights],
+    batches: Sequence[Batch],
+    *,
+    threads: int | None = None,
+    seconds: float = 60.0,
+    follow: Callable[[int, int], object] = lambda done, count: None,
+    should_stop: Callable[[], bool] | None = None,
+) -> Sensitivities[Key]:
+    """Round values, weights, and operands that are quantised online, one at a time, and measure the outputs.
+
+    A rounding is added to the value where it arises: that of a value to itself, that of weights to what their product
+    makes. `seconds` bound the time: there are as many batches as it holds, one at least; roundings that it holds no
+    run for are `unmeasured`.
+    """
+    places = {key: value for key, (value, _) in values.items()}
+    places |= {key: one.product for key, one in (*weights.items(), *online.items())}
+    network = Network(graph, tuple(dict.fromkeys(places.values())), threads=threads)
+    sources = [one.operand for one in (*weights.values(), *online.values())]
+    read = recorder(graph, tuple(dict.fromkeys((*places.values(), *sources))), threads=threads)
+    rounding = _WeightRoundings(graph, weights, online, threads)
+    errors: dict[Key, float] = {}
+    interaction, used, begun = 1.0, 0, time.monotonic()
+    for batch in batches[:MOST_BATCHES]:
+        if used and time.monotonic() - begun + (time.monotonic() - begun) / used > seconds:
+            break
+        reference = network.outputs(batch)
+        recorded = read(batch)
+        every: dict[str, Array] = {}
+        for key, change in _changes(values, rounding, recorded):
+            check()
+            if (should_stop is not None and should_stop()) or (not used and time.monotonic() - begun > seconds):
+                break
+            error = output_error(network.outputs(batch, {places[key]: change}), reference)
+            errors[key] = max(errors.get(key, 0.0), error)
+            every[places[key]] = every[places[key]] + change if places[key] in every else change
+            follow(len(errors) + used * len(places), len(places))
+        together = output_error(network.outputs(batch, every), reference)
+        apart = math.hypot(*errors.values())
+        if apart > 0 and math.isfinite(together):
+            interaction = max(interaction, together / apart)
+        used += 1
+        if should_stop is not None and should_stop():
+            break
+    return Sensitivities(errors, interaction, used, frozenset(places) - frozenset(errors))
+
+
+def _changes(
+    values: Mapping[Key, tuple[str, Scale]], rounding: _WeightRoundings[Key], recorded: Mapping[str, Any]
+) -> Iterator[tuple[Key, Array]]:
+    for key, (value, scale) in values.items():
+        array = np.asarray(recorded[value], np.float32)
+        yield key, scale.rounded(array) - array
+    yield from rounding.of(recorded)
+
+
+class _WeightRoundings(Generic[Key]):
+    """The change of what products make by rounding their weights, or their weights and operand."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        weights: Mapping[Key, RoundedWeights],
+        online: Mapping[Key, RoundedWeights],
+        threads: int | None,
+    ) -> None:
+        self.weights, self.online = weights, online
+        self._run = _rounded_products(graph, (*weights.values(), *online.values()), threads)
+
+    def of(self, recorded: Mapping[str, Any]) -> Iterator[tuple[Key, Array]]:
+        """The changes, from the operands and results as they were recorded."""
+        operands = [recorded[one.operand] for one in self.weights.values()]
+        operands += [_online(recorded[one.operand]) for one in self.online.values()]
+        made = self._run(operands)
+        every = (*self.weights.items(), *self.online.items())
+        for (key, one), result in zip(every, made, strict=True):
+            yield key, result - recorded[one.product]
+
+
+def _rounded_products(
+    graph: Graph, products: Sequence[RoundedWeights], threads: int | None
+) -> Callable[[Sequence[Array]], list[Array]]:
+    """A function from left operands to what products make of them with their weights rounded."""
+    if not products:
+        return lambda operands: []
+    nodes: list[Node] = []
+    inputs: list[str] = []
+    constants: dict[str, Constant] = {}
+    types: dict[str, ValueType] = {}
+    for place, one in enumerate(products):
+        x, y = f"x{place}", f"y{place}"
+        weights, *rest = one.constants
+        own = [Constant.of(one.scale.rounded(weights.array), DType.FLOAT32), *rest]
+        names = [f"c{place}_{number}" for number in range(len(own))]
+        constants |= dict(zip(names, own, strict=True))
+        types |= {name: constants[name].type for name in names}
+        types |= {x: graph.type(one.operand), y: graph.type(one.product)}
+        inputs.append(x)
+        nodes.append(Node(one.node.op, (x, *names), (y,), one.node.attrs))
+    outputs = {f"y{place}": f"y{place}" for place in range(len(products))}
+    program = _compiled(Graph("roundings", tuple(inputs), outputs, tuple(nodes), constants, types), threads)
+
+    def run(operands: Sequence[Array]) -> list[Array]:
+        made = program.run(dict(zip(inputs, operands, strict=True)))
+        return [np.asarray(made[f"y{place}"]) for place in range(len(products))]
+
+    return run
+
+
+def _online(x: Any) -> Array:
+    """A tensor rounded as it is where runtimes quantise it by its own least and largest element."""
+    array = np.asarray(x, np.float32)
+    low, high = min(float(array.min(initial=0.0)), 0.0), max(float(array.max(initial=0.0)), 0.0)
+    step = np.float32((high - low) / 255 or 1.0)
+    zero = float(np.clip(np.rint(-low / step), 0, 255))
+    restored: Array = (np.clip(np.rint(array / step) + zero, 0, 255) - zero).astype(np.float32) * step
+    return restored
+
+
+def _changeable(graph: Graph, places: Mapping[str, str]) -> Graph:
+    """The graph with an input added to each of some values, before all who read it."""
+    renamed = {value: f"{value} changed" for value in places}
+    types = dict(graph.types)
+    added: dict[str, Node] = {}
+    for value, name in places.items():
+        type = graph.type(value)
+        assert isinstance(type, TensorType)
+        types[renamed[value]] = type
+        dims = tuple(Sym.named(f"{name} {axis}") for axis in range(type.rank))
+        types[name] = TensorType(DType.FLOAT32, dims)
+        added[value] = Node("add", (value, name), (renamed[value],), Attrs(spec("add").complete({})))
+    nodes = [added[v] for v in places if v in graph.inputs or v in graph.constants]
+    for node in graph.nodes:
+        nodes.append(replace(node, inputs=tuple(v if v is None else renamed.get(v, v) for v in node.inputs)))
+        nodes += [added[v] for v in node.outputs if v in added]
+    outputs = {name: renamed.get(value, value) for name, value in graph.outputs.items()}
+    return replace(
+        graph, inputs=(*graph.inputs, *places.values()), outputs=outputs, nodes=tuple(nodes), types=types, origin=None
+    )
+
+
+def _rank(graph: Graph, value: str) -> int:
+    type = graph.type(value)
+    return type.rank if isinstance(type, TensorType) else 0
+
+
+def _compiled(graph: Graph, threads: int | None) -> Any:
+    return select().compile(replace(graph, origin=None), threads=threads)

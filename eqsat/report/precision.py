@@ -1,0 +1,56 @@
+"""The precisions of a result: its errors, predicted and measured, and the operators in each precision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class OutputError:
+    """The relative error of one output, ‖out − ref‖ / ‖ref‖ in float64, over batches of data.
+
+    `agreement` is the share of rows whose largest element is at the same place; None for an output without rows.
+    """
+
+    mean: float
+    worst: float
+    agreement: float | None = None
+
+
+@dataclass(frozen=True)
+class DataParts:
+    """The batches that scales and roundings come from, those that the prediction was tightened on, and those that were
+    held back for the report; `source` says where they come from."""
+
+    source: str
+    calibrate: int
+    tighten: int
+    report: int
+
+
+@dataclass(frozen=True)
+class RoundingReport:
+    """Errors of a result whose kernels compute on integers.
+
+    `predicted` bounds the error of every output; `tightened` is the worst that was measured while choosing, `outputs`
+    are errors on data that were held back from all choices. `interaction` is the factor on the root of the sum of
+    squares of single roundings. `integers` counts operators that compute on integers, by name; `kept` the others that
+    the exact choice has, by name and reason: "policy", "kernel", "cost" or "error".
+    """
+
+    budget: float | None
+    predicted: float
+    tightened: float
+    interaction: float
+    outputs: Mapping[str, OutputError]
+    data: DataParts
+    rounds: int
+    integers: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+    @property
+    def worst(self) -> float:
+        """The worst error of an output that was measured on any data."""
+        return max((one.worst for one in self.outputs.values()), default=self.tightened)

@@ -1,0 +1,1 @@
+"""The choice of precisions: scales from data, roundings measured, kernels on integers chosen within an error budget."""

@@ -1,0 +1,254 @@
+"""The choice of kernels on integers beside those in float32: within an error budget that is predicted, then checked."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eqsat.costs.model.model import CostModel
+from eqsat.extract.problem.solution import Solution
+from eqsat.extract.tensors.assembly import Assembled, assemble
+from eqsat.extract.tensors.quantised import IntegerKernel, IntegerOptions, integer_kernels
+from eqsat.extract.tensors.resources import limited
+from eqsat.extract.tensors.tensors import TensorProblem
+from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.ops import OPS
+from eqsat.language.terms import DType, TensorType
+from eqsat.quantisation.sensitivity import array_error, output_error
+from eqsat.report.finalists import Candidate
+from eqsat.report.precision import DataParts, OutputError, RoundingReport
+from eqsat.report.report import Progress
+from eqsat.runtime.backend import Program, select
+from eqsat.runtime.examples import SizePoint
+from eqsat.steps.choosing import Chooser, Chosen
+from eqsat.steps.precision.kernels import costs_with
+from eqsat.steps.precision.roundings import Calibration, Measured
+
+Batch = Mapping[str, Any]
+
+#: How often a choice may turn out worse than was predicted, or than is allowed, before float32 is kept.
+ROUNDS = 8
+#: The margin by which a prediction that was too low is raised, and by which a budget that lost a row's largest element
+#: is lowered.
+_MARGIN, _LESS = 1.1, 0.5
+#: Random batches that roundings are measured on where no data were given.
+_DRAWN = 4
+
+
+@dataclass(frozen=True)
+class _Tried:
+    """A choice with its program, its predicted error, and what was measured of it."""
+
+    solution: Solution
+    extraction: TensorProblem
+    candidate: Candidate
+    program: Program
+    predicted: float
+
+
+@dataclass(frozen=True)
+class IntegerChoice:
+    """Chooses, after the choice in the precisions of floats, among kernels on integers as well."""
+
+    chooser: Chooser
+    exact: Chosen
+
+    def chosen(self) -> Chosen:
+        """The choice with a finalist that computes on integers, where one is within the budget."""
+        log, settings = self.chooser.log, self.chooser.settings
+        if settings.budget == 0.0:
+            return self.exact
+        given, solution = self.chooser.given, self.exact.solution
+        assembled = assemble(self.exact.extraction, solution, given.graph)
+        kernels = self._kernels(assembled, solution)
+        if not kernels:
+            log.warnings.append("no operator of this model may run on integers here")
+            return self.exact
+        with log.phase("calibrate"), settings.deadline.paused():
+            measured = Calibration(settings, log, assembled, kernels).measured(self._parts[0])
+            costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
+        with log.phase("extract"), settings.deadline:
+            return self._within(kernels, measured, costs)
+
+    def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
+        settings = self.chooser.settings
+        policy = settings.choices.policy
+        allowed = [op for op in settings.device.integers if policy.allows(op, INTEGER)]
+        kernels = integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)
+        names = assembled.decoded.names
+        return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
+
+    @property
+    def _parts(self) -> tuple[Sequence[Batch], Sequence[Batch], Sequence[Batch]]:
+        """The batches to calibrate on, to tighten on, and to report."""
+        data, settings = self.chooser.settings.data, self.chooser.settings
+        if data is not None:
+            return data.parts.calibrate, data.parts.tighten, data.parts.report
+        points = settings.points or (SizePoint({}),)
+        drawn = [
+            points[0].inputs(self.chooser.given.graph, settings.options.seed + 1000 + number)
+            for number in range(3 * _DRAWN)
+        ]
+        return drawn[0::3], drawn[1::3], drawn[2::3]
+
+    def _within(self, kernels: Sequence[IntegerKernel], measured: Measured, costs: CostModel) -> Chosen:
+        """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted."""
+        log, settings = self.chooser.log, self.chooser.settings
+        options = IntegerOptions(self.exact.extraction, kernels, costs)
+        original = select().compile(self.chooser.given.graph, threads=settings.options.threads)
+        tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
+        budget, factor = settings.budget, measured.interaction
+        most = math.inf if budget is None else budget
+        for number in range(1, ROUNDS + 1):
+            log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
+            tried = self._tried(options, measured, factor, most)
+            if tried is None:
+                break
+            errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
+            worst = max(errors)
+            if worst > tried.predicted:
+                factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
+                continue
+            agreement = _agreement(tried.program, tightening) if budget is None else 1.0
+            if agreement < 1.0:
+                most = tried.predicted * _LESS
+                continue
+            return self._accepted(tried, options, measured, factor, worst, number)
+        log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
+        return self.exact
+
+    def _tried(self, options: IntegerOptions, measured: Measured, factor: float, most: float) -> _Tried | None:
+        """The cheapest choice within an error; None where it has no kernel on integers."""
+        settings, given = self.chooser.settings, self.chooser.given
+        extraction = options.added(measured.roundings.scaled(factor))
+        bounds = {**settings.bounds, "error": most}
+        extraction = limited(extraction, options.model, bounds)
+        solution = self.chooser.solved(extraction, "ilp", [])
+        if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
+            return None
+        chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
+        (_, candidate) = chooser.finalists(extraction, {"int8": solution})[:2]
+        predicted = math.sqrt(solution.amounts["error"])
+        program = select().compile(candidate.graph, threads=settings.options.threads)
+        assert given is chooser.given
+        return _Tried(solution, extraction, candidate, program, predicted)
+
+    def _accepted(
+        self,
+        tried: _Tried,
+        options: IntegerOptions,
+        measured: Measured,
+        factor: float,
+        worst: float,
+        rounds: int,
+    ) -> Chosen:
+        """The choice with the finalist, and the errors that are reported of it."""
+        settings = self.chooser.settings
+        calibrate, tighten, report = self._parts
+        data = settings.data
+        source = "random inputs" if data is None else data.source
+        parts = DataParts(source, len(calibrate), len(tighten), len(report))
+        original = select().compile(self.chooser.given.graph, threads=settings.options.threads)
+        held = [(batch, original.run(batch)) for batch in report]
+        integers, kept = self._counted(tried, options, measured, factor)
+        tried.candidate.rounding = RoundingReport(
+            settings.budget,
+            tried.predicted,
+            worst,
+            factor,
+            _errors(tried.program, held),
+            parts,
+            rounds,
+            integers,
+            kept,
+        )
+        solutions = [*self.exact.candidates, tried.candidate]
+        return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=solutions)
+
+    def _counted(
+        self, tried: _Tried, options: IntegerOptions, measured: Measured, factor: float
+    ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
+        """The operators that compute on integers, and why each of the others does not."""
+        nodes = tried.extraction.snapshot.nodes
+        chosen = _positions(tried.extraction, tried.solution, integers=True)
+        integers = Counter(nodes[p].op for p in chosen)
+        free = self._tried(options, measured, factor, math.inf)
+        unbound = set() if free is None else _positions(free.extraction, free.solution, integers=True)
+        offered = {p for n in tried.extraction.options if _on_integers(n) for p in n.positions}
+        policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
+        kept: dict[str, Counter[str]] = {}
+        for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
+            node = nodes[position]
+            declared = OPS.get(node.op)
+            if declared is None or declared.view or not _makes_floats(node.types):
+                continue
+            if not policy.allows(node.op, INTEGER):
+                reason = "policy"
+            elif node.op not in device.integers or position not in offered:
+                reason = "kernel"
+            else:
+                reason = "error" if position in unbound else "cost"
+            kept.setdefault(node.op, Counter())[reason] += 1
+        return dict(integers), {op: dict(reasons) for op, reasons in kept.items()}
+
+
+def _positions(extraction: TensorProblem, solution: Solution, *, integers: bool) -> set[int]:
+    """The e-nodes of the kernels of a solution, those on integers or the others."""
+    chosen = (extraction.options[index] for index in solution.chosen.values())
+    return {p for option in chosen if _on_integers(option) is integers and not option.fetch for p in option.positions}
+
+
+def _on_integers(option: Any) -> bool:
+    return any(way.arithmetic == INTEGER for way in option.implementations)
+
+
+def _is_integer(extraction: TensorProblem, index: int) -> bool:
+    return _on_integers(extraction.options[index])
+
+
+def _makes_floats(types: Sequence[object]) -> bool:
+    return any(isinstance(type, TensorType) and type.dtype is DType.FLOAT32 for type in types)
+
+
+def _errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
+    """The errors of each output over batches, and how often rows keep their largest element."""
+    errors: dict[str, list[float]] = {}
+    rows: dict[str, list[bool]] = {}
+    for batch, expected in held:
+        outputs = program.run(batch)
+        for name, reference in expected.items():
+            errors.setdefault(name, []).append(array_error(outputs[name], reference))
+            rows.setdefault(name, []).extend(_largest_agree(outputs[name], reference))
+    return {
+        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
+        for name, e in errors.items()
+    }
+
+
+def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
+    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
+    rows = [
+        agrees
+        for batch, expected in data
+        for outputs in (program.run(batch),)
+        for name, reference in expected.items()
+        for agrees in _largest_agree(outputs[name], reference)
+    ]
+    return float(np.mean(rows)) if rows else 1.0
+
+
+def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
+    """For each row along the last axis, whether its largest element is at the same place."""
+    out, ref = np.asarray(given), np.asarray(expected)
+    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
+        return
+    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
+
+
+def _shown(most: float) -> str:
+    return "any size" if math.isinf(most) else f"{most:.2g}"

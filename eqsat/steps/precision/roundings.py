@@ -1,0 +1,175 @@
+"""Scales of the values and weights that kernels on integers would round, from data, and how far each moves outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eqsat.egraph.egraph import CONST
+from eqsat.extract.tensors.assembly import Assembled
+from eqsat.extract.tensors.quantised import IntegerKernel, Roundings
+from eqsat.language.ops import OPS
+from eqsat.language.terms import Constant, Graph, Node, Scale
+from eqsat.quantisation.ranges import Observer
+from eqsat.quantisation.scales import activations, asymmetric, weights
+from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
+from eqsat.report.report import Progress
+from eqsat.runtime.onnxruntime.saturation import saturates
+from eqsat.steps.log import Log
+from eqsat.steps.settings import Settings
+from eqsat.system.deadline import check
+
+Batch = Mapping[str, Any]
+
+#: Seconds that single roundings may be measured for.
+SECONDS = 60.0
+#: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
+_BITS = {True: 7, False: 8}
+#: The gain in mean squared error from which a zero point is no longer 0 or the middle.
+_PAYS = 0.9
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Roundings with their scales and errors, the interaction of all of them, and the batches they were measured on."""
+
+    roundings: Roundings
+    interaction: float
+    batches: int
+    unmeasured: int
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The values of a graph, chosen in float32, that kernels on integers would round."""
+
+    settings: Settings
+    log: Log
+    assembled: Assembled
+    kernels: Sequence[IntegerKernel]
+
+    @property
+    def graph(self) -> Graph:
+        """The graph that values belong to, its constants folded."""
+        return self.assembled.graph
+
+    def measured(self, batches: Sequence[Batch]) -> Measured:
+        """Scales from all batches, and the error of each rounding by itself, on as many as there is time for."""
+        copies = self._copies()
+        scales = self._scales(batches, copies)
+        placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
+        positions = dict.fromkeys(k.weights for k in self.kernels if k.weights is not None)
+        filters = {p: one for p in positions if (one := self._weights(p)) is not None}
+        online = {p: filters[p] for k in self.kernels if k.online and (p := k.weights) in filters}
+        static = {p: filters[p] for k in self.kernels if not k.online and (p := k.weights) in filters}
+        found: Sensitivities[tuple[str, int]] = sensitivities(
+            self.graph,
+            {("value", k): (self._name(k), scale) for k, scale in placed.items()},
+            {("weights", p): one for p, one in static.items()},
+            {("online", p): one for p, one in online.items()},
+            batches,
+            threads=self.settings.options.threads,
+            seconds=SECONDS,
+            follow=lambda done, count: self._say(f"rounding {done + 1} of {count}"),
+            should_stop=self.settings.options.should_stop,
+        )
+        errors = found.errors
+        values = {
+            k: (scales[k], errors["value", copies.get(k, k)]) for k in scales if ("value", copies.get(k, k)) in errors
+        }
+        roundings = Roundings(
+            values,
+            {p: (one.scale, errors.get(("weights", p), 0.0)) for p, one in filters.items() if self._known(errors, p)},
+            {p: errors["online", p] for p in online if ("online", p) in errors},
+            frozenset(k for k, root in copies.items() if k != root),
+        )
+        return Measured(roundings, found.interaction, found.batches, len(found.unmeasured))
+
+    def _known(self, errors: Mapping[tuple[str, int], float], position: int) -> bool:
+        return ("weights", position) in errors or ("online", position) in errors
+
+    def _say(self, detail: str) -> None:
+        self.log.say(Progress("calibrate", detail=detail))
+
+    def _name(self, leader: int) -> str:
+        return self.assembled.decoded.names[leader]
+
+    def _copies(self) -> dict[int, int]:
+        """For classes that only hold elements of another one, that class: they have its scale."""
+        source: dict[int, int] = {}
+        nodes = self.assembled.snapshot.nodes
+        for kernel in self.kernels:
+            declared = OPS[nodes[kernel.positions[-1]].op]
+            alone = len(kernel.positions) == 1 and len(kernel.reads) == 1 and kernel.reads[0] != kernel.eclass
+            if alone and (declared.movement or declared.selects) and declared.name != "concat":
+                source[kernel.eclass] = kernel.reads[0]
+        roots: dict[int, int] = {}
+        for leader in source:
+            root, seen = leader, {leader}
+            while root in source and source[root] not in seen:
+                root = source[root]
+                seen.add(root)
+            roots[leader] = root
+        return roots
+
+    def _scales(self, batches: Sequence[Batch], copies: Mapping[int, int]) -> dict[int, Scale]:
+        """The scale of each class that is read or made in integers."""
+        wanted = dict.fromkeys(copies.get(k, k) for kernel in self.kernels for k in _held(kernel))
+        names = {leader: self._name(leader) for leader in wanted if leader in self.assembled.decoded.names}
+        observers = {leader: Observer() for leader in names}
+        read = recorder(self.graph, tuple(dict.fromkeys(names.values())), threads=self.settings.options.threads)
+        for number, batch in enumerate(batches):
+            check()
+            self._say(f"batch {number + 1} of {len(batches)}")
+            values = read(batch)
+            for leader, observer in observers.items():
+                observer.see(np.asarray(values[names[leader]]))
+        scales = {leader: _scale(observer) for leader, observer in observers.items()}
+        every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
+        return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
+
+    def _weights(self, position: int) -> RoundedWeights | None:
+        """A product with its constants, each output channel by a step of its own; None where one is not known here."""
+        node = self.assembled.snapshot.nodes[position]
+        constants = [self._constant(leader) for leader in node.operands[1:]]
+        known = tuple(constant for constant in constants if constant is not None)
+        if len(known) < len(constants):
+            return None
+        weights_ = known[0].array
+        scale = weights(weights_, _channels(node.op, node.attrs, weights_.ndim), _BITS[saturates()])
+        product = Node(node.op, (), (), node.attrs)
+        return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale)
+
+    def _constant(self, leader: int) -> Constant | None:
+        """A constant class as the graph has it, or as it came."""
+        name = self.assembled.decoded.names.get(leader)
+        if name is not None and name in self.graph.constants:
+            return self.graph.constants[name]
+        snapshot = self.assembled.snapshot
+        recipe = snapshot.nodes[snapshot.recipes[leader]] if leader in snapshot.recipes else None
+        return snapshot.constants[recipe.attrs["index"]] if recipe is not None and recipe.op == CONST else None
+
+
+def _held(kernel: IntegerKernel) -> Iterator[int]:
+    yield from kernel.reads
+    if not kernel.floats:
+        yield kernel.eclass
+
+
+def _channels(op: str, attrs: Mapping[str, Any], rank: int) -> int | None:
+    """The axis of weights along which the channels of the result lie."""
+    if OPS[op].windowed:
+        return 0
+    if rank != 2:
+        return None
+    return 0 if attrs.get("trans_b") else 1
+
+
+def _scale(observer: Observer) -> Scale:
+    """The scale of a value by the range of least squared error: with a zero point of its own where that pays."""
+    low, high = observer.range("mse")
+    plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
+    return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
