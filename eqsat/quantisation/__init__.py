@@ -1,0 +1,1 @@
+"""Quantisation: calibration data, the ranges of values on them, and scales."""
