@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.moved import FormerDict
+
 
 @dataclass(frozen=True)
-class OutputError:
+class OutputError(FormerDict):
     """The relative error of one output, ‖out − ref‖ / ‖ref‖ in float64, over batches of data.
 
     `agreement` is the share of rows whose largest element is at the same place; None for an output without rows.
@@ -19,7 +21,7 @@ class OutputError:
 
 
 @dataclass(frozen=True)
-class DataParts:
+class DataParts(FormerDict):
     """The batches that scales and roundings come from, those that the prediction was tightened on, and those that were
     held back for the report; `source` says where they come from."""
 
@@ -30,7 +32,7 @@ class DataParts:
 
 
 @dataclass(frozen=True)
-class RoundingReport:
+class RoundingReport(FormerDict):
     """Errors of a result whose kernels compute on integers.
 
     `predicted` bounds the error of every output; `tightened` is the worst that was measured while choosing, `outputs`

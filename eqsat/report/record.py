@@ -12,6 +12,7 @@ from typing import Any
 from eqsat.moved import FormerDict
 from eqsat.report import parts
 from eqsat.report.explanation import Change
+from eqsat.report.precision import RoundingReport
 
 #: Version of the form that reports have in JSON: raised where a field changes its meaning, or goes.
 SCHEMA = 1
@@ -69,6 +70,7 @@ class Record:
     versions: Mapping[str, str] = field(default_factory=dict)
     machine: parts.RunMachine | None = None
     found_again: str = ""
+    rounding: RoundingReport | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""

@@ -112,6 +112,7 @@ def report_of(
         operators_after=operators_of(best.graph),
         changes=[*_settled(original), *map(_change_inside, bodies), *outcome.explained.changes],
         amounts=dict(best.amounts),
+        rounding=best.rounding,
         steps=list(steps_of(best)),
         baselines=list(outcome.baselines),
         sizes=[parts.CostedSizes(shown(original, p), p.weight) for p in points],

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from eqsat.report import parts
+from eqsat.report.precision import RoundingReport
 from eqsat.report.progress import PHASES
 from eqsat.report.record import Record
 from eqsat.report.units import amount, count, duration, integer, number, percent
@@ -225,6 +226,23 @@ def _compared(report: Record) -> str:
     return "; ".join([f"{chosen}, bound {unit(report.lower_bound)}", *others])
 
 
+def _roundings(rounding: RoundingReport) -> list[str]:
+    """The operators on integers, those that stay in float32 with the reasons, and the errors."""
+    integers = ", ".join(f"{n} {op}" for op, n in sorted(rounding.integers.items(), key=lambda item: -item[1]))
+    kept = [
+        f"{n} {op} ({reason})" for op, reasons in sorted(rounding.kept.items()) for reason, n in sorted(reasons.items())
+    ]
+    most = "" if rounding.budget is None else f" of at most {percent(rounding.budget)}"
+    lines = [f"on integers: {integers}", f"in float32: {', '.join(kept) or 'nothing'}"]
+    data = rounding.data
+    batches = f"{count(data.report, 'batch', 'batches')} held back of {data.source}"
+    for name, one in rounding.outputs.items():
+        agrees = "" if one.agreement is None else f"; largest elements agree in {percent(one.agreement)} of rows"
+        measured = f"measured {percent(one.worst)} at most, {percent(one.mean)} on average"
+        lines.append(f"error of {name}: predicted {percent(rounding.predicted)}{most}, {measured} on {batches}{agrees}")
+    return lines
+
+
 def notes(report: Record) -> list[tuple[str, str]]:
     """The lines below the tables, each with its colour."""
     names = [f"{o.name} ({o.reason})" for o in report.opaque]
@@ -237,6 +255,8 @@ def notes(report: Record) -> list[tuple[str, str]]:
         lines.append((f"borrowed share of cost: {percent(report.borrowed_share)}, from {report.borrowed_from}", ""))
     if report.amounts:
         lines.append(("uses " + ", ".join(_used(report, term) for term in report.amounts), ""))
+    if report.rounding is not None:
+        lines += [(line, "") for line in _roundings(report.rounding)]
     if report.baselines:
         lines.append((_compared(report), ""))
     if report.kept != "original":
