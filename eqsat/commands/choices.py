@@ -10,6 +10,7 @@ import click
 
 from eqsat.language.onnx.files.access import check_model_file
 from eqsat.options import checks, choices
+from eqsat.quantisation.forms import check_calibration_form
 from eqsat.system.files import unreadable
 
 Names = Callable[[], Collection[str]]
@@ -84,12 +85,10 @@ class OfTerms(click.ParamType[Any]):
 
 
 class ReadableFile(click.ParamType[Path]):
-    """The path of a file that can be read, which a function checks."""
+    """The path of a file that can be read, which a function checks, under the name that help shows."""
 
-    name = "file"
-
-    def __init__(self, check: Callable[[Path], object]) -> None:
-        self.check = check
+    def __init__(self, check: Callable[[Path], object], name: str = "file") -> None:
+        self.check, self.name = check, name
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         """The path; EqsatError for one that cannot be read."""
@@ -139,6 +138,7 @@ def check_limit(parsed: tuple[str, Any]) -> None:
 
 MODEL_FILE = ReadableFile(check_model_file)
 RULES_FILE = ReadableFile(_check_rules_file)
+DATA = ReadableFile(check_calibration_form, "file|folder")
 #: A device to measure on, of which a GPU has to be here.
 DEVICE = OneOf(choices.devices, _check_known_device, ("FILE.json",))
 PRECISIONS = SomeOf(choices.precisions, checks.precision)

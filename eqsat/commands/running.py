@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from eqsat.commands.arguments import BUCKET, DURATION, NAMES, SIZES, Command, limit, once, weight
-from eqsat.commands.choices import RULES_FILE, OfTerms, OneOf, SomeOf, check_limit, check_weight
+from eqsat.commands.choices import DATA, RULES_FILE, OfTerms, OneOf, SomeOf, check_limit, check_weight
 from eqsat.errors import UsageError
 from eqsat.options.meanings import Call, Meaning
 from eqsat.options.options import Options, default_of, meaning_of, options_of
@@ -30,6 +30,7 @@ _TYPES: Mapping[str, Any] = {
     "sizes": SIZES,
     "buckets": BUCKET,
     "files": RULES_FILE,
+    "data": DATA,
 }
 #: Kinds of options that may be repeated.
 _REPEATED = {"weights", "limits", "sizes", "buckets", "files"}

@@ -197,6 +197,15 @@ def called(name: str, given: Called | None) -> Called | None:
     return noted  # type: ignore[return-value]
 
 
+def calibration(_name: str, given: Any) -> Any:
+    """Calibration data, their path, or None; they are read with the model."""
+    from eqsat.quantisation.forms import check_calibration_form
+
+    if given is not None:
+        check_calibration_form(given)
+    return given
+
+
 def outputs(name: str, given: Any) -> Sequence[str] | None:
     """Names of outputs, None for all."""
     if given is None or (isinstance(given, Sequence) and not isinstance(given, str) and given):

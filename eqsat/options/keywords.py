@@ -15,6 +15,7 @@ from eqsat.language.sizes.buckets import BucketsArgument
 from eqsat.language.terms.state import State
 from eqsat.options.options import RulesArgument
 from eqsat.options.sizes import SizesArgument
+from eqsat.quantisation.forms import CalibrationArgument
 from eqsat.report.report import Progress
 from eqsat.runtime.examples import OverSizes
 
@@ -26,6 +27,7 @@ class ParetoKeywords(TypedDict, total=False):
     limits: Mapping[str, float | str] | None
     layouts: str | Sequence[str]
     precision: str | PrecisionPolicy
+    calibration: CalibrationArgument | None
     node_limit: int
     time_limit: float
     steps: int | None

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from eqsat.language.sizes.buckets import Buckets, BucketsArgument
     from eqsat.language.terms.state import State
     from eqsat.options.sizes import SizesArgument
+    from eqsat.quantisation.forms import CalibrationArgument
     from eqsat.report.report import Progress
     from eqsat.rewrites.rules.rule import Rule
     from eqsat.runtime.examples import OverSizes
@@ -54,8 +55,7 @@ class Options:
         metadata=_meaning(
             checks.objective,
             "the weights of the terms of the cost: time (seconds), flops, bytes, launches, weight_memory and "
-            "peak_memory "
-            "(bytes), error (relative); time alone if left out",
+            "peak_memory (bytes), error (relative); time alone if left out",
             since="explore",
             flag="--objective",
             kind="weights",
@@ -101,6 +101,17 @@ class Options:
             flag="--precision",
             help="Policy of precision.",
             choices=choices.precisions,
+        ),
+    )
+    calibration: CalibrationArgument | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.calibration,
+            "inputs that a lower precision is chosen and judged on: dicts of arrays by input name, one such dict, or "
+            "the path of an .npz file or of a folder of .npy files",
+            flag="--calibration",
+            kind="data",
+            help="Inputs that a lower precision is chosen and judged on: an .npz file, or a folder of .npy files.",
         ),
     )
     boundary: Mapping[str, State] | None = field(
@@ -153,8 +164,7 @@ class Options:
         metadata=_meaning(
             checks.steps,
             "the most counted steps (matches, rows, iterations of some microseconds each) in place of the time "
-            "limit: two "
-            "runs without measuring come to the same bytes, however fast the machine is",
+            "limit: two runs without measuring come to the same bytes, however fast the machine is",
             flag="--steps",
             kind="count",
             help="Limit of steps in place of the time limit: the same result on any machine.",
@@ -175,8 +185,7 @@ class Options:
         metadata=_meaning(
             checks.switch_or_none,
             "whether rules may assume that no infinity or NaN occurs; left out, that inputs hold none and results "
-            "do not "
-            "overflow, unless the model asks (docs/adr/0010)",
+            "do not overflow, unless the model asks (docs/adr/0010)",
             flag="--finite-math/--no-finite-math",
             kind="switch",
             help="Assume that no infinity or NaN occurs, or that any may; if left out, that inputs are finite.",
@@ -208,8 +217,7 @@ class Options:
         metadata=_meaning(
             lambda _name, given: sizes_of(given),
             'the sizes that named dims are costed and measured at: one a name, several, such as {"batch": [1, 8, '
-            "32]}, or "
-            "several with their weights; what the model does not accept gives way to the nearest size that it does",
+            "32]}, or several with weights; what the model does not accept gives way to the nearest size that it does",
             flag="--size",
             kind="sizes",
             help="Size of a named dim in costs and measurements: one or several.",

@@ -15,6 +15,7 @@ import numpy as np
 from eqsat.errors import CALLERS_NOTE, BackendError, UsageError, nearest
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms import DType, Graph, Sym, TensorType
+from eqsat.quantisation.forms import FORMS, CalibrationArgument, check_calibration_form
 from eqsat.quantisation.stored import stored_batches
 from eqsat.runtime.inputs import checked_inputs
 
@@ -25,8 +26,6 @@ Batch: TypeAlias = Mapping[str, Array]
 #: The most batches that are read, and the most bytes of them; at least one batch is.
 MOST_BATCHES = 512
 MOST_BYTES = 2**30
-
-_FORMS = "dicts of arrays by input name, one such dict, or the path of an .npz file or of a folder of .npy files"
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,9 @@ class CalibrationData:
     source: str
     rows: frozenset[str] = frozenset()
     warning: str = ""
+
+    def __iter__(self) -> Iterator[Batch]:
+        return iter(self.batches)
 
     @cached_property
     def digest(self) -> str:
@@ -107,14 +109,19 @@ def _counted(batches: int) -> str:
     return "one batch" if batches == 1 else f"{batches} batches"
 
 
-def read_calibration(given: Any, graph: Graph) -> CalibrationData:
+def read_calibration(given: CalibrationArgument, graph: Graph) -> CalibrationData:
     """Calibration data for a graph: an iterable of dicts of inputs, one dict, or the path of a file or folder.
 
     An iterable is gone through once, and no further than `MOST_BATCHES` batches or `MOST_BYTES` bytes: `warning` says
     so if it had more. Files are described in `eqsat/quantisation/stored.py`. Named dims may differ between batches.
+    Data that were read are checked against the graph and returned, so that several runs share what one iterable gave.
     UsageError for data of another form, for no batch, and for a batch that does not fit the graph's inputs, is empty or
     has elements that are not finite.
     """
+    if isinstance(given, CalibrationData):
+        for index, batch in enumerate(given.batches):
+            _fitted(batch, graph, f"{given.source}, batch {index}")
+        return given
     tensors = {name: graph.type(name) for name in graph.inputs}
     for name, type in tensors.items():
         if not isinstance(type, TensorType):
@@ -123,10 +130,10 @@ def read_calibration(given: Any, graph: Graph) -> CalibrationData:
                 where=graph.name,
                 expected="inputs that are tensors",
             )
-    source, each = _opened(given, graph)
+    source = source_of(given)
     batches: list[Batch] = []
     total, warning = 0, ""
-    for index, inputs in enumerate(each):
+    for index, inputs in enumerate(_each(given, graph)):
         if index == MOST_BATCHES:
             warning = f"{source} has more than {MOST_BATCHES} batches: the first {MOST_BATCHES} are used"
             break
@@ -137,20 +144,23 @@ def read_calibration(given: Any, graph: Graph) -> CalibrationData:
             break
         batches.append(batch)
     if not batches:
-        raise UsageError("no batch", where=source, expected=_FORMS)
+        raise UsageError("no batch", where=source, expected=FORMS)
     return CalibrationData(tuple(batches), source, _inputs_of_rows(graph), warning)
 
 
-def _opened(given: Any, graph: Graph) -> tuple[str, Iterator[Any]]:
-    """The name of what is given, for messages and reports, and its batches."""
+def source_of(given: CalibrationArgument) -> str:
+    """The name of calibration data in messages and reports: their path, or "calibration" for data of the caller's."""
+    if isinstance(given, CalibrationData):
+        return given.source
+    return str(given) if isinstance(given, str | os.PathLike) else "calibration"
+
+
+def _each(given: CalibrationArgument, graph: Graph) -> Iterator[Any]:
+    """The batches, not checked yet."""
+    check_calibration_form(given)
     if isinstance(given, str | os.PathLike):
-        path = Path(given)
-        return str(path), stored_batches(path, graph)
-    if isinstance(given, Mapping):
-        return "calibration", iter([given])
-    if not isinstance(given, Iterable) or isinstance(given, np.ndarray | bytes):
-        raise UsageError(f"calibration = {type(given).__name__}", expected=_FORMS)
-    return "calibration", _noted(given)
+        return stored_batches(Path(given), graph)
+    return iter([given]) if isinstance(given, Mapping) else _noted(given)
 
 
 def _noted(given: Iterable[Any]) -> Iterator[Any]:
@@ -162,8 +172,8 @@ def _noted(given: Iterable[Any]) -> Iterator[Any]:
         raise
 
 
-def _checked(inputs: Any, graph: Graph, where: str) -> Batch:
-    """A copy of the inputs of one batch; UsageError where they do not fit the graph."""
+def _fitted(inputs: Any, graph: Graph, where: str) -> dict[str, Any]:
+    """The inputs of one batch as arrays; UsageError where they do not fit the graph."""
     if not isinstance(inputs, Mapping):
         raise UsageError(
             f"a batch is a {type(inputs).__name__}", where=where, expected="a dict of arrays by input name"
@@ -177,10 +187,14 @@ def _checked(inputs: Any, graph: Graph, where: str) -> Batch:
                 remedy=nearest(name, graph.inputs),
             )
     try:
-        arrays = checked_inputs(graph, {name: _viewed(array, graph.type(name)) for name, array in inputs.items()})
+        return checked_inputs(graph, {name: _viewed(array, graph.type(name)) for name, array in inputs.items()})
     except BackendError as error:
         raise UsageError(error.what, where=where, expected=error.expected, remedy=error.remedy) from error
-    batch = {name: np.array(array) for name, array in arrays.items()}
+
+
+def _checked(inputs: Any, graph: Graph, where: str) -> Batch:
+    """A copy of the inputs of one batch; UsageError where they do not fit the graph, or are empty or not finite."""
+    batch = {name: np.array(array) for name, array in _fitted(inputs, graph, where).items()}
     for name, array in batch.items():
         array.flags.writeable = False
         # A cache of keys of no length is an input that holds nothing, beside others that do.

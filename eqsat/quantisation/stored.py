@@ -19,12 +19,12 @@ import numpy as np
 
 from eqsat.errors import UsageError, first_line, nearest
 from eqsat.language.terms import Graph, TensorType
+from eqsat.quantisation.forms import STORED_FORMS
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Reads an array from a file.
 Opener: TypeAlias = Callable[[], Array]
 
-_FORMS = "an .npz file of arrays by input name, or a folder of .npy files named by input"
 #: What reading an array of a damaged file raises.
 _UNREADABLE = (ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
@@ -32,16 +32,11 @@ _UNREADABLE = (ValueError, OSError, EOFError, KeyError, MemoryError, RuntimeErro
 def stored_batches(path: Path, graph: Graph) -> Iterator[dict[str, Array]]:
     """The batches in a file or folder, in the order of their numbers, each read when it is asked for.
 
-    UsageError for a path that is neither, for a file that is no `.npz` or holds pickled objects, for a folder without
-    `.npy` files, and for arrays that are of no input, or not of every batch.
+    UsageError for a file that cannot be read or holds pickled objects, for a folder without `.npy` files, and for
+    arrays that are of no input, or not of every batch.
     """
     with ExitStack() as files:
-        if path.is_dir():
-            openers = _folder(path)
-        elif path.is_file():
-            openers = _archive(path, files)
-        else:
-            raise UsageError("no such file or folder", where=str(path), expected=_FORMS)
+        openers = _folder(path) if path.is_dir() else _archive(path, files)
         yield from _batches(openers, graph, path)
 
 
@@ -107,7 +102,7 @@ def _folder(path: Path) -> dict[str, Opener]:
     """The arrays in a folder by their path in it without its ending."""
     files = sorted(file for file in path.rglob("*.npy") if file.is_file())
     if not files:
-        raise UsageError("no .npy file in this folder", where=str(path), expected=_FORMS)
+        raise UsageError("no .npy file in this folder", where=str(path), expected=STORED_FORMS)
 
     def opener(file: Path) -> Opener:
         # Mapped: of an array with more batches than are read, the others stay on the disk.
@@ -118,11 +113,9 @@ def _folder(path: Path) -> dict[str, Opener]:
 
 def _archive(path: Path, files: ExitStack) -> dict[str, Opener]:
     """The arrays of an `.npz` by their keys."""
-    if _read(lambda: _beginning(path), str(path)) != b"PK":
-        raise UsageError("not an .npz file", where=str(path), expected=_FORMS, remedy="numpy.savez writes one")
     stored = files.enter_context(_read(lambda: np.load(path, allow_pickle=False), str(path)))
     if not stored.files:
-        raise UsageError("an .npz file without arrays", where=str(path), expected=_FORMS)
+        raise UsageError("an .npz file without arrays", where=str(path), expected=STORED_FORMS)
 
     def opener(key: str) -> Opener:
         return lambda: _read(lambda: _array_of(stored[key]), f"{path}, {key}")
@@ -135,11 +128,6 @@ def _array_of(member: Any) -> Array:
     if not isinstance(member, np.ndarray):
         raise ValueError("not in NumPy's format")
     return member
-
-
-def _beginning(path: Path) -> bytes:
-    with path.open("rb") as file:
-        return file.read(2)
 
 
 def _read(load: Callable[[], Any], where: str) -> Any:

@@ -16,6 +16,7 @@ from eqsat.costs.table.table import CostTable
 from eqsat.language.onnx.read.model import Given, model_digest
 from eqsat.language.terms.state import State
 from eqsat.options.options import Options
+from eqsat.quantisation.data import source_of
 from eqsat.report.parts import InputModel, RunMachine
 from eqsat.report.report import Report
 from eqsat.rewrites.rules.rule import Rule
@@ -40,7 +41,10 @@ def arguments(options: Options) -> dict[str, Any]:
     Functions of eqsat's own, such as the progress bar of a command, are left out: nobody gave them.
     """
     values = ((one.name, getattr(options, one.name), getattr(_defaults(), one.name)) for one in fields(options))
-    given = {name: _as_json(value) for name, value, default in values if not _is_default(value, default)}
+    shown = {"calibration": source_of}
+    given = {
+        name: shown.get(name, _as_json)(value) for name, value, default in values if not _is_default(value, default)
+    }
     own = {name for name in given if callable(getattr(options, name)) and given[name].startswith("eqsat.")}
     return {name: value for name, value in given.items() if name not in own}
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from dataclasses import fields, replace
+from pathlib import Path
 
 import click
 import pytest
@@ -81,3 +83,17 @@ def test_options_are_checked_when_they_are_made_and_when_they_are_replaced() -> 
         replace(options, seed=-1)
     with pytest.raises(UsageError, match="buckets and sizes of 'batch'"):
         replace(options, buckets={"batch": [1]})
+
+
+def test_calibration_data_are_checked_for_their_form_alone(tmp_path: Path) -> None:
+    unread = iter([{"x": 1}])
+    assert Options(calibration=unread).calibration is unread
+    assert next(unread) == {"x": 1}
+    assert Options(calibration=tmp_path).calibration == tmp_path
+    with pytest.raises(UsageError, match=re.escape("calibration = int\n  expected dicts of arrays by input name")):
+        Options(calibration=3)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match=re.escape("none.npz: the file cannot be read: No such file or directory")):
+        Options(calibration=tmp_path / "none.npz")
+    (tmp_path / "x.npy").write_bytes(b"\x93NUMPY")
+    with pytest.raises(UsageError, match=re.escape("x.npy: not an .npz file")):
+        Options(calibration=str(tmp_path / "x.npy"))

@@ -18,26 +18,30 @@ from eqsat.language.onnx.read.digest import ModelDigest, content_hash
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.ops import OPS
 from eqsat.options.options import Options
+from eqsat.quantisation.data import CalibrationData
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.runtime.backend import BACKENDS
 from eqsat.steps.provenance import versions
 from eqsat.steps.settings import Settings
 
 #: Options that change nothing about a result, and those that stand in the key in another form.
-_APART = frozenset({"cache", "progress", "should_stop", "table", "rules"})
+_APART = frozenset({"cache", "progress", "should_stop", "table", "rules", "calibration"})
 
 
 def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> str | None:
     """The key of a run, as hexadecimal digits; None for one whose result depends on code that no hash covers.
 
-    That is code of the caller's: a cost function, an operator, an extractor. The key covers the model with the bytes of
-    its weights and its reader's warnings, options, rules by their sides (None for the library, which is source), the
-    device with its measured costs, and whether it runs here, the processor, and the versions of packages, eqsat's by
-    its source.
+    That is code of the caller's: a cost function, an operator, an extractor; and calibration data that were not read.
+    The key covers the model with the bytes of its weights and its reader's warnings, options, calibration data by their
+    digest, rules by their sides (None for the library, which is source), the device with its measured costs, and
+    whether it runs here, the processor, and the versions of packages, eqsat's by its source.
     """
     options = settings.options
     ours = EXTRACTORS[options.extractor].__module__.partition(".")[0] == __name__.partition(".")[0]
     if options.cost is not None or not ours or not all(one.is_shipped for one in OPS.values()):
+        return None
+    data = options.calibration
+    if data is not None and not isinstance(data, CalibrationData):
         return None
     costs = settings.costs
     return content_hash(
@@ -46,6 +50,7 @@ def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> st
             "nodes": given.nodes,
             "whole": given.source is not None,
             "options": {f.name: getattr(options, f.name) for f in fields(Options) if f.name not in _APART},
+            "data": data and data.digest,
             "rules": rules and [stated(rule) for rule in rules],
             "warnings": given.warnings,
             "device": settings.device,

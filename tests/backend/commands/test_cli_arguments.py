@@ -60,6 +60,7 @@ MISSING = {
     ("bench", "modle.onnx"): "did you mean 'model.onnx'?",
     ("optimize", "model.onnx", "-o", "nowhere/out.onnx"): "nowhere/out.onnx: the folder of the target does not exist",
     ("optimize", "model.onnx", "-o", "out.onnx", "--time-limit", "soon"): "'soon' is no duration",
+    ("optimize", "model.onnx", "-o", "out.onnx", "--calibration", "mine.npz"): "mine.npz: the file cannot be read",
     ("optimize", "model.onnx", "-o", "out.onnx", "--limit", "peak_memory"): "'peak_memory' is no limit",
     ("optimize", "model.onnx"): "Missing option '-o'",
 }
@@ -77,6 +78,8 @@ UNKNOWN = {
     ("--limit", "peak_memry=8GB"): "did you mean 'peak_memory'?",
     ("--limit", "peak_memory=8 XB"): "has the unit 'XB'",
     ("--rules", "mine.rules"): "mine.rules: cannot be read: No such file or directory",
+    ("--calibration", "mine.npz"): "mine.npz: the file cannot be read: No such file or directory\n"
+    "  expected an .npz file of arrays by input name, or a folder of .npy files named by input",
     ("--alpha", "1.1"): "alpha=1.1 with extractor='ilp'",
     ("--threads", "0"): "threads = 0",
 }

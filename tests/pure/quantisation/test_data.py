@@ -185,6 +185,15 @@ def test_a_file_holds_bfloat16_as_numpy_writes_it(tmp_path: Path) -> None:
     assert batch["x"].dtype == ml_dtypes.bfloat16 and batch["x"].tolist() == [1.5, -2]
 
 
+def test_data_that_were_read_are_read_again_as_they_are() -> None:
+    graph = pair_graph()
+    read = read_calibration(iter([rows(1), rows(2)]), graph)
+    assert read_calibration(read, graph) is read
+    assert [batch["x"].shape[0] for batch in read] == [1, 2]
+    with pytest.raises(UsageError, match="calibration, batch 1: input 'x' of shape"):
+        read_calibration(read, pair_graph(1))
+
+
 def test_data_without_end_are_cut_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     def endless() -> Iterator[dict[str, np.ndarray]]:
         while True:
@@ -241,7 +250,7 @@ REFUSED: list[tuple[Any, str]] = [
     ),
     (
         "nowhere.npz",
-        "nowhere.npz: no such file or folder\n  expected an .npz file of arrays by input name, or a folder",
+        "nowhere.npz: the file cannot be read: No such file or directory\n  expected an .npz file",
     ),
 ]
 
