@@ -31,9 +31,9 @@ _PER_OCTAVE = 1 << _BITS
 _OCTAVES = 1 << 9  # by sign and exponent
 #: Elements that are counted at once: what stays in a cache.
 _CHUNK = 1 << 18
-#: Bins of magnitudes for "kl", by how many of them candidates differ, and the elements that a clipped distribution is
-#: taken to have where only those that were clipped are.
-_KL_BINS, _KL_STRIDE, _KL_LEAST = 2048, 8, 1e-4
+#: Bins of magnitudes for "kl", by how many of them candidates differ, the elements that a clipped distribution is taken
+#: to have where only those that were clipped are, and the divergence by which a tighter bound has to be better.
+_KL_BINS, _KL_STRIDE, _KL_LEAST, _KL_MARGIN = 2048, 8, 1e-4, 1e-9
 #: Ranges tried for "mse" within an octave, and octaves.
 _TRIED_OCTAVE, _TRIED_OCTAVES = 8, 8
 
@@ -231,16 +231,17 @@ def _percentile(magnitudes: Histogram, percent: float) -> float:
 def _least_divergence(magnitudes: Histogram, levels: int) -> float:
     """The bound of magnitudes at which few levels tell least apart from all 2048 bins of magnitudes.
 
-    Zeros are left out: every scale represents them exactly.
+    Zeros are left out: every scale represents them exactly. Of bounds that are as good the largest is taken: a few
+    distinct values are told apart by any.
     """
     nonzero = magnitudes.lower > 0
     if not nonzero.any():
         return float(magnitudes.upper[-1])
     counts, width = _linear(Histogram(*(part[nonzero] for part in magnitudes)))
     best, kept = np.inf, _KL_BINS
-    for bins in range(levels, _KL_BINS + 1, _KL_STRIDE):
+    for bins in range(_KL_BINS, levels - 1, -_KL_STRIDE):
         divergence = _divergence(counts, bins, levels)
-        if divergence < best:
+        if divergence < best - _KL_MARGIN:
             best, kept = divergence, bins
     return kept * width
 
@@ -259,8 +260,10 @@ def _linear(magnitudes: Histogram) -> tuple[Array, float]:
 
 
 def _divergence(counts: Array, bins: int, levels: int) -> float:
-    """The divergence of a distribution, clipped to its first bins, from itself in few levels."""
+    """The divergence of a distribution, clipped to its first bins, from itself in few levels; inf if all is clipped."""
     inner = counts[:bins]
+    if not inner.any():
+        return float(np.inf)
     reference = inner.copy()
     reference[-1] += counts[bins:].sum()
     level = np.arange(bins) * levels // bins

@@ -1,7 +1,8 @@
 """Scales of weights and activations: steps and zero points from the range of the elements.
 
 A step is a number of float32, as a model holds it. It is no subnormal, which runtimes may take for 0, and every number
-of a scale restores a finite element. The step is 1 where nothing but 0 was seen.
+of a scale restores a finite element: within a percent of the largest float32, elements are clipped for that. The step
+is 1 where nothing but 0 was seen.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.language.terms import Constant, TensorType
 from eqsat.language.terms.pattern import Expression
 from eqsat.options.options import Options
+from eqsat.quantisation.data import read_calibration
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
 from eqsat.report.units import duration
@@ -87,6 +88,13 @@ def assert_equal(one: Result, other: Result, model: onnx.ModelProto) -> None:
     assert one.to_onnx().SerializeToString(deterministic=True) == other.to_onnx().SerializeToString(deterministic=True)
     for name, array in one.run(**feeds(model)).items():
         assert np.array_equal(array, other.run(**feeds(model))[name])
+
+
+def test_a_result_is_found_again_with_equal_calibration_data_alone(results: Path) -> None:
+    model = normed(4)
+    graph = eqsat.load(model)
+    data = [read_calibration(iter([feeds(model)] * count), graph) for count in (1, 1, 2)]
+    assert [searched(model, calibration=one) for one in data] == [True, False, True]
 
 
 def test_an_equal_run_finds_the_result_again_and_does_not_search(results: Path) -> None:

@@ -19,6 +19,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.precision import PrecisionPolicy
 from eqsat.language.terms.state import State
 from eqsat.options.options import Options
+from eqsat.quantisation.data import read_calibration
 from eqsat.report.finalists import Measured
 from eqsat.runtime.measure import Timings
 from eqsat.steps import certifying, trials
@@ -189,6 +190,15 @@ def test_arguments_are_those_that_are_not_defaults() -> None:
     assert given["precision"]["keep"] == ["exp", "softmax"]
     assert given["sizes"] == {"batch": {"1": 0.5, "8": 0.5}}
     assert given["objective"] == {"time": 1.0, "peak_memory": 1e-9}
+
+
+def test_calibration_data_are_named_and_not_shown(tmp_path: Path) -> None:
+    x = {"x": np.ones((4, 8), np.float32)}
+    assert arguments(Options(calibration=tmp_path)) == {"calibration": str(tmp_path)}
+    assert arguments(Options(calibration=x)) == {"calibration": "calibration"}
+    assert arguments(Options(calibration=iter([x]))) == {"calibration": "calibration"}
+    read = read_calibration([x], two_products().build())
+    assert arguments(Options(calibration=read)) == {"calibration": "calibration"}
 
 
 class Follower:

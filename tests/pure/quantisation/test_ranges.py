@@ -72,6 +72,11 @@ def test_kl_clips_a_far_outlier_and_no_uniform_distribution() -> None:
     assert observed(uniform).range("kl")[1] > 0.98
 
 
+def test_kl_keeps_a_few_distinct_values() -> None:
+    mask = np.repeat(np.array([0.0, 0.1, 1.0], np.float32), [1000, 1, 1000])
+    assert observed(mask).range("kl") == (0.0, 1.0)
+
+
 def test_kl_leaves_zeros_out() -> None:
     sparse = np.concatenate([np.zeros(10_000_000, np.float32), np.abs(NORMAL)])
     assert observed(sparse).range("kl")[1] == pytest.approx(observed(np.abs(NORMAL)).range("kl")[1], rel=0.01)
