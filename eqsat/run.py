@@ -76,8 +76,11 @@ class Opened:
             rules = None if options.rules is None else rules_of(options.rules)
             given = read(model, options.outputs)
             _check_dims(given.graph, options)
+            settings = settings.reading(given.graph)
             model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()
+        if settings.data is not None and not settings.choices.policy.quantises:
+            log.warnings.append("calibration data were read, and nothing is quantised: precision='int8' would be")
         return cls(calibrated(settings, log), log, given, rules)
 
     def run(self) -> Run:

@@ -187,10 +187,14 @@ class _Bodies:
         sizes = {name: size for name, size in settings.sizes.items() if name in names}
         points, _ = points_for(given, {name: {size: 1.0} for name, size in sizes.items()}, run=False)
         options = replace(settings.options, progress=None, limits=None, opset=None, sizes=sizes, measure=False)
+        # Calibration data are inputs of the whole model: a body stays in the precision of the model.
+        options = replace(options, calibration=None)
         costs = self.costs.at({})
         costs.settle(graph, points)
         deadline = self.deadline.part(_MOST)
         settings = replace(settings, options=options, costs=costs, deadline=deadline, points=points, contrib=False)
+        if settings.choices.policy.quantises:
+            settings = settings.exact
         self.log.say(Progress("bodies", detail=place))
         result = self.optimise(given, settings)
         self.log.warnings += [f"{place}: {warning}" for warning in result.report.warnings]

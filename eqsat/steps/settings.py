@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.implementations import Choices
@@ -13,14 +12,13 @@ from eqsat.costs.kernels.precision import DEFAULT_ERROR, POLICIES, PrecisionPoli
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.table.table import CostTable
 from eqsat.egraph.saturation import Limits
+from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.state import State
 from eqsat.options.checks import layouts_of
 from eqsat.options.options import Options
+from eqsat.quantisation.data import CalibrationData, read_calibration
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import Deadline
-
-if TYPE_CHECKING:
-    from eqsat.quantisation.data import CalibrationData
 
 #: The share of the time limit that a run grows in.
 SATURATE = 0.4
@@ -31,7 +29,7 @@ class Settings:
     """Options with the values they take on the device of `costs`, which come from `table`, None once they are scaled.
 
     `points` are the sizes that the model is costed and measured at; `contrib` says whether a result may be written in
-    operators of ONNX Runtime's own, `data` are those that roundings are measured on, None where none were given.
+    operators of ONNX Runtime's own.
     """
 
     options: Options
@@ -42,7 +40,6 @@ class Settings:
     deadline: Deadline
     points: Sequence[SizePoint] = ()
     contrib: bool = False
-    data: CalibrationData | None = None
 
     @classmethod
     def of(cls, options: Options, growing: float = SATURATE) -> tuple[Settings, list[str]]:
@@ -66,6 +63,20 @@ class Settings:
             contrib=not options.portable and options.buckets is None and costs.device.is_onnxruntime,
         )
         return settings, warnings
+
+    def reading(self, graph: Graph) -> Settings:
+        """The same settings with the calibration data for a graph read; UsageError for data that do not fit it."""
+        given = self.options.calibration
+        if given is None or isinstance(given, CalibrationData):
+            return self
+        data = read_calibration(given, graph)
+        return replace(self, options=replace(self.options, calibration=data))
+
+    @property
+    def data(self) -> CalibrationData | None:
+        """The calibration data, once they are read."""
+        given = self.options.calibration
+        return given if isinstance(given, CalibrationData) else None
 
     @property
     def device(self) -> Device:

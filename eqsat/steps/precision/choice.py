@@ -63,6 +63,12 @@ class IntegerChoice:
         log, settings = self.chooser.log, self.chooser.settings
         if settings.budget == 0.0:
             return self.exact
+        if settings.data is None:
+            log.warnings.append(
+                "no calibration data: operands are quantised when they are read, and errors measured on random inputs"
+            )
+        else:
+            log.warnings += [text for text in (settings.data.warning, settings.data.parts.warning) if text]
         given, solution = self.chooser.given, self.exact.solution
         assembled = assemble(self.exact.extraction, solution, given.graph)
         kernels = self._kernels(assembled, solution)
