@@ -93,6 +93,19 @@ class OpKey:
         return key.run(layouts, ending["result"] or "", ending["arithmetic"] or "")
 
 
+#: The end of keys of kernels that compute on integers in the place of float32.
+_ON_INTEGERS = " by int8"
+
+
+def is_on_integers(text: str) -> bool:
+    """Return whether a key is of a kernel on integers, whose time on one processor says nothing of another's.
+
+    >>> is_on_integers("relu {} uint8[2] by int8"), is_on_integers("relu {} float32[2]")
+    (True, False)
+    """
+    return _ON_INTEGERS in text
+
+
 #: Characters of a line that is no key that its error shows.
 _SHOWN = 200
 _OPERAND = re.compile(r" (?P<const>=?)(?:(?P<dtype>\w+)\[(?P<dims>[\d, ]*)\]|-)(?:@(?P<layout>\w+))?")

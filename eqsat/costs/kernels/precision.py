@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from eqsat.errors import UsageError, nearest
 from eqsat.language.ops import OPS
+from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.types import DType, TensorType
 
 #: Largest relative change by rounding to an element type, or by forming products in an arithmetic: half the distance
@@ -125,6 +126,12 @@ def policy(given: str | PrecisionPolicy) -> PrecisionPolicy:
             remedy=nearest(given, POLICIES) or "precision='exact' keeps the element types of the model",
         )
     return POLICIES[given]
+
+
+def rounding_error(op: str, way: Implementation) -> float:
+    """The relative error of an operator run in a lower precision: by rounding its result, or its products' operands."""
+    storing = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
+    return storing + ROUNDOFF.get(way.arithmetic, 0.0)
 
 
 def lowers(type: TensorType | None) -> bool:

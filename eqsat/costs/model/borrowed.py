@@ -12,7 +12,7 @@ import numpy as np
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.bottleneck import WEIGHTS, bottleneck, constant_bytes
 from eqsat.costs.kernels.fusion import FUSED, FusedKey
-from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.key import OpKey, is_on_integers
 from eqsat.costs.model.whole_graphs import WHOLE
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
@@ -21,6 +21,11 @@ from eqsat.costs.table.table import CostTable
 
 #: The resolution of a measurement: shorter times are taken for this long, so that ratios exist.
 _LEAST_SECONDS = 1e-9
+
+
+def _is_lent(text: str) -> bool:
+    """Return whether an entry of one processor says anything of another."""
+    return not text.startswith(WHOLE) and not is_on_integers(text)
 
 
 class Borrowed(Mapping[str, Entry]):
@@ -35,9 +40,9 @@ class Borrowed(Mapping[str, Entry]):
     ) -> None:
         self.device, self.source = device, source
         #: The entries as they were measured there.
-        self.unscaled = {text: entry for text, entry in there.items() if not text.startswith(WHOLE)}
+        self.unscaled = {text: entry for text, entry in there.items() if _is_lent(text)}
         #: The entries that were measured here.
-        self.here = {text: entry for text, entry in here.items() if not text.startswith(WHOLE)}
+        self.here = {text: entry for text, entry in here.items() if _is_lent(text)}
         self._scaled: dict[str, Entry] = {}
 
     @classmethod

@@ -12,7 +12,7 @@ import numpy as np
 
 from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.fusion import FUSED
-from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.kernels.key import OpKey, is_on_integers
 from eqsat.costs.kernels.work import Work, family, work_of
 from eqsat.costs.table.entry import Entry
 from eqsat.language.ops import OPS
@@ -54,7 +54,7 @@ class Fit:
         self.device = device
         # Keys are read when an operator of their family is first asked for: a table has thousands, a model few.
         self._texts: dict[str, list[str]] = {}
-        for text in sorted(entries):
+        for text in sorted(text for text in entries if not is_on_integers(text)):
             self._texts.setdefault(family(text.partition(" ")[0]), []).append(text)
         self._entries = entries
         self._estimators: dict[str, dict[str, Estimator]] = {}

@@ -13,7 +13,7 @@ from eqsat.costs.kernels.applications import Sizes, applications, is_free, tenso
 from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, runs_as_one, shared
 from eqsat.costs.kernels.implementations import Types, converting, is_view
 from eqsat.costs.kernels.key import OpKey
-from eqsat.costs.kernels.precision import ROUNDOFF, is_product
+from eqsat.costs.kernels.precision import ROUNDOFF, is_product, rounding_error
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.model.asked import Application, CostFunction, asked
 from eqsat.costs.model.borrowed import Borrowed
@@ -261,14 +261,14 @@ class CostModel:
             inside += self._held_bytes(producer.results[0], producer.implementation)
         flops, weights = sum(w.flops for w in works), sum(w.weight_bytes for w in works)
         moved = sum(w.bytes for w in works) - inside
-        error = sum(_error(m.op, m.implementation) for m in members)
+        error = sum(rounding_error(m.op, m.implementation) for m in members)
         entry = self.measured.get(key.text) if self.measured else None
         if entry is not None:
-            seconds, lent = self._corrected(self._taken(entry)), self._is_lent(key.text)
+            seconds, lent = self._correction.of(self._taken(entry), 1), self._is_lent(key.text)
             return Cost(seconds, flops, moved, 1, error=error, borrowed=lent)
         if not self.device.fuses or (self.device.strided and not runs_as_one(members)):
             return None
-        seconds = self._corrected(self.device.fused(works, moved, weights))
+        seconds = self._correction.of(self.device.fused(works, moved, weights), 1)
         return Cost(seconds, flops, moved, 1, error=error, estimated=True)
 
     def _held_bytes(self, type: TensorType | None, way: Implementation) -> int:
@@ -354,11 +354,11 @@ class CostModel:
             return Cost()
         key = self.key(op, attrs, operands, const, way)
         work = self._work(op, key, results, way)
-        error = 0.0 if way is None else _error(op, way)
+        error = 0.0 if way is None else rounding_error(op, way)
         entry = self.measured.get(key.text) if self.measured and key.is_measurable else None
         how = (op, attrs, operands, results, const, way, work)
         seconds = self._estimate(*how) if entry is None else self._taken(entry)
-        cost = Cost(self._corrected(seconds), work.flops, work.bytes, 1, error=error, estimated=entry is None)
+        cost = Cost(self._correction.of(seconds, 1), work.flops, work.bytes, 1, error=error, estimated=entry is None)
         return replace(cost, borrowed=True) if entry is not None and self._is_lent(key.text) else cost
 
     def _is_lent(self, text: str) -> bool:
@@ -367,9 +367,6 @@ class CostModel:
     def _taken(self, entry: Entry) -> float:
         """The time of a measured kernel where the model's constants lie."""
         return entry.hot if self._hot and entry.hot is not None else entry.seconds
-
-    def _corrected(self, seconds: float) -> float:
-        return self._correction.of(seconds, 1)
 
     def _estimate(
         self,
@@ -401,9 +398,3 @@ class CostModel:
         typed = [None if t is None else state.typed(t).at(self.sizes) for t in results]
         work = work_of(op, key.attrs, key.operands, typed, key.const_operands)
         return replace(work, dtype=key.arithmetic) if key.arithmetic else work
-
-
-def _error(op: str, way: Implementation) -> float:
-    """The relative error of an operator run in a lower precision: by rounding its result, or its products' operands."""
-    storing = 0.0 if OPS[op].movement or way.result.is_plain else ROUNDOFF.get(way.result.precision, 0.0)
-    return storing + ROUNDOFF.get(way.arithmetic, 0.0)
