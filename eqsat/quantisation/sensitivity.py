@@ -42,7 +42,8 @@ class Sensitivities(Generic[Key]):
     """The relative change of the outputs by each rounding, the largest over `batches` of the data.
 
     `interaction` is the factor by which all roundings together move the outputs farther than the root of the sum of
-    their squares, at least 1: roundings that are independent add up so. `unmeasured` are those there was no time for.
+    their squares, at least 1: roundings that are independent add up so. `unmeasured` are those there was no time for;
+    those that move the outputs too far by themselves are in neither.
     """
 
     errors: Mapping[Key, float]
@@ -117,6 +118,7 @@ def sensitivities(
     *,
     threads: int | None = None,
     seconds: float = 60.0,
+    most: float = math.inf,
     follow: Callable[[int, int], object] = lambda done, count: None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Sensitivities[Key]:
@@ -124,7 +126,7 @@ def sensitivities(
 
     A rounding is added to the value where it arises: that of a value to itself, that of weights to what their product
     makes. `seconds` bound the time: there are as many batches as it holds, one at least; roundings that it holds no
-    run for are `unmeasured`.
+    run for are `unmeasured`. Roundings that move the outputs farther than `most` are left out of all that follows.
     """
     places = {key: value for key, (value, _) in values.items()}
     places |= {key: one.product for key, one in (*weights.items(), *online.items())}
@@ -133,6 +135,7 @@ def sensitivities(
     read = recorder(graph, tuple(dict.fromkeys((*places.values(), *sources))), threads=threads)
     rounding = _WeightRoundings(graph, weights, online, threads)
     errors: dict[Key, float] = {}
+    refused: set[Key] = set()
     interaction, used, begun = 1.0, 0, time.monotonic()
     for batch in batches[:MOST_BATCHES]:
         if used and time.monotonic() - begun + (time.monotonic() - begun) / used > seconds:
@@ -142,9 +145,15 @@ def sensitivities(
         every: dict[str, Array] = {}
         for key, change in _changes(values, rounding, recorded):
             check()
+            if key in refused:
+                continue
             if (should_stop is not None and should_stop()) or (not used and time.monotonic() - begun > seconds):
                 break
             error = output_error(network.outputs(batch, {places[key]: change}), reference)
+            if not error <= most:
+                refused.add(key)
+                errors.pop(key, None)
+                continue
             errors[key] = max(errors.get(key, 0.0), error)
             every[places[key]] = every[places[key]] + change if places[key] in every else change
             follow(len(errors) + used * len(places), len(places))
@@ -155,7 +164,7 @@ def sensitivities(
         used += 1
         if should_stop is not None and should_stop():
             break
-    return Sensitivities(errors, interaction, used, frozenset(places) - frozenset(errors))
+    return Sensitivities(errors, interaction, used, frozenset(places) - frozenset(errors) - refused)
 
 
 def _changes(

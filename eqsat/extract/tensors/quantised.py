@@ -57,6 +57,16 @@ class Roundings:
     online: Mapping[int, float] = field(default_factory=dict)
     copied: frozenset[int] = frozenset()
 
+    @staticmethod
+    def free(kernels: Iterable[IntegerKernel]) -> Roundings:
+        """Roundings that move nothing, by a scale of no meaning: to see which kernels would pay."""
+        nothing = Scale(DType.UINT8, (1.0,), least=0, most=255), 0.0
+        values, products = dict[int, tuple[Scale, float]](), dict[int, tuple[Scale, float]]()
+        for kernel in kernels:
+            values |= dict.fromkeys((*kernel.reads, kernel.eclass), nothing)
+            products |= {} if kernel.weights is None else {kernel.weights: nothing}
+        return Roundings(values, products, dict.fromkeys(products, 0.0))
+
     def scaled(self, factor: float) -> Roundings:
         """The same roundings with every error a factor larger."""
         return replace(

@@ -13,7 +13,7 @@ import numpy as np
 from eqsat.costs.model.model import CostModel
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
-from eqsat.extract.tensors.quantised import IntegerKernel, IntegerOptions, integer_kernels
+from eqsat.extract.tensors.quantised import IntegerKernel, IntegerOptions, Roundings, integer_kernels
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.quantised import INTEGER
@@ -76,10 +76,31 @@ class IntegerChoice:
             log.warnings.append("no operator of this model may run on integers here")
             return self.exact
         with log.phase("calibrate"), settings.deadline.paused():
-            measured = Calibration(settings, log, assembled, kernels).measured(self._parts[0])
             costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
         with log.phase("extract"), settings.deadline:
-            return self._within(kernels, measured, costs)
+            paying = self._paying(IntegerOptions(self.exact.extraction, kernels, costs))
+        if not paying:
+            log.warnings.append("no kernel on integers is faster here than those in float32")
+            return self.exact
+        with log.phase("calibrate"), settings.deadline.paused():
+            measured = Calibration(settings, log, assembled, paying).measured(self._parts[0])
+        with log.phase("extract"), settings.deadline:
+            return self._within(paying, measured, costs)
+
+    def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
+        """The kernels on the e-nodes that would run on integers if rounding were free, in all their forms.
+
+        Only their roundings are worth a measurement: it takes a run of the whole network each.
+        """
+        extraction = limited(options.added(Roundings.free(options.kernels)), options.model, self._bounds)
+        solution = self.chooser.solved(extraction, "ilp", [])
+        chosen = _positions(extraction, solution, integers=True)
+        return [kernel for kernel in options.kernels if chosen.issuperset(kernel.positions)]
+
+    @property
+    def _bounds(self) -> dict[str, float]:
+        """The limits but that of the error."""
+        return {term: most for term, most in self.chooser.settings.bounds.items() if term != "error"}
 
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
         settings = self.chooser.settings
@@ -132,8 +153,7 @@ class IntegerChoice:
         """The cheapest choice within an error; None where it has no kernel on integers."""
         settings, given = self.chooser.settings, self.chooser.given
         extraction = options.added(measured.roundings.scaled(factor))
-        bounds = {**settings.bounds, "error": most}
-        extraction = limited(extraction, options.model, bounds)
+        extraction = limited(extraction, options.model, {**self._bounds, "error": most})
         solution = self.chooser.solved(extraction, "ilp", [])
         if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
             return None

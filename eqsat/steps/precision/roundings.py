@@ -28,6 +28,8 @@ Batch = Mapping[str, Any]
 SECONDS = 60.0
 #: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
 _BITS = {True: 7, False: 8}
+#: The error from which a single rounding is not offered where no budget is stated.
+_MOST = 0.5
 #: The gain in mean squared error from which a zero point is no longer 0 or the middle.
 _PAYS = 0.9
 
@@ -71,8 +73,8 @@ class Calibration:
             {("weights", p): one for p, one in static.items()},
             {("online", p): one for p, one in online.items()},
             batches,
-            threads=self.settings.options.threads,
             seconds=SECONDS,
+            most=_MOST if self.settings.budget is None else self.settings.budget,
             follow=lambda done, count: self._say(f"rounding {done + 1} of {count}"),
             should_stop=self.settings.options.should_stop,
         )
@@ -120,14 +122,15 @@ class Calibration:
         wanted = dict.fromkeys(copies.get(k, k) for kernel in self.kernels for k in _held(kernel))
         names = {leader: self._name(leader) for leader in wanted if leader in self.assembled.decoded.names}
         observers = {leader: Observer() for leader in names}
-        read = recorder(self.graph, tuple(dict.fromkeys(names.values())), threads=self.settings.options.threads)
+        read = recorder(self.graph, tuple(dict.fromkeys(names.values())))
         for number, batch in enumerate(batches):
             check()
             self._say(f"batch {number + 1} of {len(batches)}")
             values = read(batch)
             for leader, observer in observers.items():
                 observer.see(np.asarray(values[names[leader]]))
-        scales = {leader: _scale(observer) for leader, observer in observers.items()}
+        # A value that was infinite, such as a mask, has no scale.
+        scales = {leader: _scale(observer) for leader, observer in observers.items() if not observer.excluded}
         every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
         return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
 
