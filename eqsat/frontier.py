@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Unpack
 
 from eqsat.costs.model.amounts import UNIT_NAMES, check_term
-from eqsat.costs.model.cost import PEAK_MEMORY
+from eqsat.costs.model.cost import PEAK_MEMORY, readable
 from eqsat.errors import ExtractionError
 from eqsat.extract.limited.pareto import Front, check_two, front, plot, table
 from eqsat.extract.tensors.assembly import assemble
@@ -22,6 +22,7 @@ from eqsat.options.signatures import documented
 from eqsat.report.progress import Progress
 from eqsat.report.units import amount, count, percent
 from eqsat.run import Run
+from eqsat.steps.precision.choice import IntegerChoice
 from eqsat.system.deadline import TimeUp
 from eqsat.system.markup import html_listing
 
@@ -107,7 +108,11 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
     try:
         grown = run.saturate(run.rules)
         with run.log.phase("extract"), deadline:
-            extraction = run.chooser(grown).problem((x, y))
+            chooser = run.chooser(grown)
+            if run.settings.choices.policy.quantises:
+                extraction = IntegerChoice(chooser, chooser.choice(chooser.weighed_problem())).problem((x, y))
+            else:
+                extraction = chooser.problem((x, y))
             time_limit = deadline.part(_SEARCH)
             nodes = len(extraction.snapshot.nodes)
 
@@ -133,4 +138,11 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
             expected="time for one graph at least",
             remedy=remedy,
         ) from late
-    return Frontier(points, extraction, graph)
+    return Frontier(_in_units(points), extraction, graph)
+
+
+def _in_units(front: Front) -> Front:
+    """The front with its amounts in the units of its terms: errors were added up as squares."""
+    x, y = front.terms
+    points = (replace(p, x=readable({x: p.x})[x], y=readable({y: p.y})[y]) for p in front.points)
+    return replace(front, points=tuple(points))

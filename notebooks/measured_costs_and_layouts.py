@@ -200,9 +200,10 @@ for width in (1024, 256, 768):
     x = eqsat.relu(x @ w)
 g.output("y", eqsat.softmax(x, axis=-1))
 mlp = g.build()
-policy = eqsat.PrecisionPolicy(precisions=("float16",), error=5e-3)
+policy = eqsat.PrecisionPolicy(precisions=("float16",))
+within = {"error": 5e-3}
 exact = eqsat.optimize(mlp, device="nvidia-h200", measure=False)
-lower = eqsat.optimize(mlp, device="nvidia-h200", precision=policy, measure=False)
+lower = eqsat.optimize(mlp, device="nvidia-h200", precision=policy, limits=within, measure=False)
 for step in lower.report.steps:
     print(f"{step.op:<16} {', '.join(step.operands):<16} -> {step.result}")
 print(f"predicted: {1e6 * exact.report.cost_after:.1f} µs exact, ", end="")

@@ -1,4 +1,4 @@
-"""How far the outputs of a graph move where one of its values is rounded: measured on data, one value at a time."""
+"""Errors of the outputs of a graph by rounding one of its values, or weights, at a time: measured on data."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def array_error(given: Any, expected: Any) -> float:
     return difference / norm if norm else (math.inf if difference else 0.0)
 
 
-class Network:
+class ChangeableGraph:
     """A graph that runs on data, whose values can be read and changed on the way."""
 
     def __init__(self, graph: Graph, places: Collection[str] = (), *, threads: int | None = None) -> None:
@@ -130,7 +130,7 @@ def sensitivities(
     """
     places = {key: value for key, (value, _) in values.items()}
     places |= {key: one.product for key, one in (*weights.items(), *online.items())}
-    network = Network(graph, tuple(dict.fromkeys(places.values())), threads=threads)
+    network = ChangeableGraph(graph, tuple(dict.fromkeys(places.values())), threads=threads)
     sources = [one.operand for one in (*weights.values(), *online.values())]
     read = recorder(graph, tuple(dict.fromkeys((*places.values(), *sources))), threads=threads)
     rounding = _WeightRoundings(graph, weights, online, threads)

@@ -143,10 +143,9 @@ def choices_for(
     """
     names = layouts_of(layouts, device.layouts, device.name)
     wanted = policy(precision)
-    asked = (*wanted.precisions, *wanted.arithmetic)
-    left = [p for p in asked if p not in device.precisions]
-    if precision == "mixed" and "float16" in device.precisions:
-        left.append("bfloat16")
+    if precision == "mixed" and "float16" not in device.precisions:
+        wanted = replace(wanted, precisions=("bfloat16", *wanted.precisions[1:]))
+    left = [p for p in (*wanted.precisions, *wanted.arithmetic) if p not in device.precisions]
     known = replace(
         wanted,
         precisions=tuple(p for p in wanted.precisions if p not in left),

@@ -103,7 +103,7 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
     {
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
-        "mixed": PrecisionPolicy(("float16", "bfloat16", INTEGERS), ("tf32",), SENSITIVE - _AVERAGES),
+        "mixed": PrecisionPolicy(("float16", INTEGERS), ("tf32",), SENSITIVE - _AVERAGES),
         "int8": PrecisionPolicy((INTEGERS,), keep=SENSITIVE - _AVERAGES),
         "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - _WIDENED),
         "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),

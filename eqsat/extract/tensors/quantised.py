@@ -7,155 +7,23 @@ between bounds. What they are offered beside is the whole problem: all graphs of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, Key
 from eqsat.costs.model.cost import Cost, average
 from eqsat.costs.model.model import CostModel
-from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
-from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.fused import member
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.graphs.quantised import INTEGER
-from eqsat.language.ops import OPS, spec
+from eqsat.language.ops import spec
 from eqsat.language.terms import PLAIN, DType, Implementation, Scale, State, TensorType
 
 #: The layout in which runtimes hold images of integers: their kernels read all channels of a point at once.
 _IMAGES = "nhwc"
-
-
-@dataclass(frozen=True, slots=True)
-class IntegerKernel:
-    """E-nodes that may run as one kernel on integers: positions, operands first, each read by the next.
-
-    `reads` are the operand classes held in uint8, `weights` the position whose weights are held in int8, if any. Where
-    it is `online`, the operand is quantised when the kernel runs; where `floats`, the result is float32.
-    """
-
-    positions: tuple[int, ...]
-    reads: tuple[int, ...]
-    eclass: int
-    weights: int | None = None
-    online: bool = False
-    floats: bool = False
-
-
-@dataclass(frozen=True)
-class Roundings:
-    """The scales of classes and weights held in integers, and how far each rounding moves the outputs.
-
-    `values` belong to classes held in uint8, `weights` to the products whose weights are held in int8, by position,
-    `online` to products whose operand is quantised when they run. `copied` are classes that only hold elements of
-    another one, by the same scale: they are not rounded again.
-    """
-
-    values: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
-    weights: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
-    online: Mapping[int, float] = field(default_factory=dict)
-    copied: frozenset[int] = frozenset()
-
-    @staticmethod
-    def free(kernels: Iterable[IntegerKernel]) -> Roundings:
-        """Roundings that move nothing, by a scale of no meaning: to see which kernels would pay."""
-        nothing = Scale(DType.UINT8, (1.0,), least=0, most=255), 0.0
-        values, products = dict[int, tuple[Scale, float]](), dict[int, tuple[Scale, float]]()
-        for kernel in kernels:
-            values |= dict.fromkeys((*kernel.reads, kernel.eclass), nothing)
-            products |= {} if kernel.weights is None else {kernel.weights: nothing}
-        return Roundings(values, products, dict.fromkeys(products, 0.0))
-
-    def scaled(self, factor: float) -> Roundings:
-        """The same roundings with every error a factor larger."""
-        return replace(
-            self,
-            values={k: (scale, error * factor) for k, (scale, error) in self.values.items()},
-            weights={k: (scale, error * factor) for k, (scale, error) in self.weights.items()},
-            online={k: error * factor for k, error in self.online.items()},
-        )
-
-
-def integer_kernels(
-    extraction: TensorProblem, solution: Solution, allowed: Iterable[str], *, static: bool = True
-) -> Iterator[IntegerKernel]:
-    """The kernels that may run on integers: e-nodes on classes of a solution, whose operators are `allowed`.
-
-    They make a class that the solution computes from classes that it computes, or constants: what those hold is known
-    where the solution is run. Without `static` scales of values there are those alone whose operand is quantised when
-    they run.
-    """
-    snapshot, names = extraction.snapshot, frozenset(allowed)
-    known = _computed(extraction, solution)
-    offered = [
-        position
-        for leader in sorted(known)
-        for position in snapshot.classes[leader].nodes
-        if (node := snapshot.nodes[position]).op in names
-        and _is_float32(snapshot, node)
-        and all(k in known or snapshot.classes[k].constant for k in node.operands)
-    ]
-    readers: dict[int, list[int]] = {}
-    for position in offered:
-        for operand in dict.fromkeys(snapshot.nodes[position].operands):
-            readers.setdefault(operand, []).append(position)
-    for position in offered:
-        node = snapshot.nodes[position]
-        for reads, weights in _operands(snapshot, position):
-            if weights is not None and not OPS[node.op].windowed and node.attrs.get("activation", "none") == "none":
-                yield IntegerKernel((position,), (), node.eclass, weights, online=True, floats=True)
-            if not static:
-                continue
-            yield IntegerKernel((position,), reads, node.eclass, weights)
-            if OPS[node.op].product and not OPS[node.op].windowed:
-                yield IntegerKernel((position,), reads, node.eclass, weights, floats=True)
-            for reader in readers.get(node.eclass, ()):
-                after = snapshot.nodes[reader]
-                rest = after.operands[1:]
-                ends = OPS[after.op].clamps and after.operands[0] == node.eclass != after.eclass
-                if ends and all(snapshot.classes[k].constant for k in rest):
-                    yield IntegerKernel((position, reader), reads, after.eclass, weights)
-
-
-def _computed(extraction: TensorProblem, solution: Solution) -> set[int]:
-    """The classes that a solution computes, those within its kernels included."""
-    options = (extraction.options[index] for index in solution.chosen.values())
-    nodes = extraction.snapshot.nodes
-    return {
-        nodes[position].eclass
-        for option in options
-        if not option.fetch and option.split is None
-        for position in option.positions
-    }
-
-
-def _is_float32(snapshot: Snapshot, node: SnapshotNode) -> bool:
-    """Return whether an e-node makes one tensor of float32, of a known rank, when the program runs."""
-    type = node.types[0] if len(node.types) == 1 else None
-    known = isinstance(type, TensorType) and type.dtype is DType.FLOAT32 and type.shape is not None
-    return known and not snapshot.classes[node.eclass].constant
-
-
-def _operands(snapshot: Snapshot, position: int) -> Iterator[tuple[tuple[int, ...], int | None]]:
-    """The classes that a kernel reads in uint8, and the position of its e-node where it has weights in int8."""
-    node, classes = snapshot.nodes[position], snapshot.classes
-    declared = OPS[node.op]
-    if declared.product:
-        data = node.operands[:2]
-        weights = classes[data[1]].constant
-        if classes[data[0]].constant or any(not classes[k].constant for k in node.operands[2:]):
-            return
-        yield ((data[0],) if weights else tuple(data)), (position if weights else None)
-        return
-    kept = 1 if declared.clamps else len(node.operands)
-    floats = [k for k in node.operands[:kept] if _holds_floats(classes[k].type)]
-    if len(floats) == kept:
-        yield tuple(dict.fromkeys(floats)), None
-
-
-def _holds_floats(type: object) -> bool:
-    return isinstance(type, TensorType) and type.dtype is DType.FLOAT32 and type.shape is not None
 
 
 class IntegerOptions:
@@ -165,7 +33,7 @@ class IntegerOptions:
         self.extraction, self.model = extraction, model
         self.snapshot = extraction.snapshot
         self.pricing = Pricing(self.snapshot, model)
-        self.images = _images(self.snapshot, kernels)
+        self.images = images(self.snapshot, kernels)
         self.kernels = [kernel for kernel in kernels if self._agrees(kernel)]
 
     def keys(self) -> list[Key]:
@@ -340,7 +208,7 @@ class IntegerOptions:
 
 
 def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:
-    """How far a kernel's roundings move the outputs; None where one of them was not measured."""
+    """The error of a kernel's roundings together; None where one of them was not measured."""
     parts: list[float] = []
     if kernel.weights is not None:
         if kernel.weights not in roundings.weights:
@@ -387,31 +255,3 @@ def _mean(model: CostModel, of: Callable[[CostModel], Cost | None]) -> Cost | No
     costs = [(share, of(part)) for share, part in model.parts]
     known = [(share, cost) for share, cost in costs if cost is not None]
     return average(known) if len(known) == len(costs) else None
-
-
-def _images(snapshot: Snapshot, kernels: Sequence[IntegerKernel]) -> frozenset[int]:
-    """The classes of four axes that operators on images read or make, and what is computed of those by elements."""
-    groups: dict[int, int] = {}
-
-    def root(leader: int) -> int:
-        while groups.setdefault(leader, leader) != leader:
-            groups[leader] = groups[groups[leader]]
-            leader = groups[leader]
-        return leader
-
-    seeds: set[int] = set()
-    for kernel in kernels:
-        declared = OPS[snapshot.nodes[kernel.positions[0]].op]
-        ends = [k for k in (*kernel.reads, *(() if kernel.floats else (kernel.eclass,))) if _rank(snapshot, k) == 4]
-        if declared.windowed:
-            seeds.update(ends)
-        elif not declared.product and not (declared.movement and declared.name != "concat"):
-            for other in ends[1:]:
-                groups[root(other)] = root(ends[0])
-    marked = {root(leader) for leader in seeds}
-    return frozenset(leader for leader in {*groups, *seeds} if root(leader) in marked)
-
-
-def _rank(snapshot: Snapshot, leader: int) -> int:
-    type = snapshot.classes[leader].type
-    return type.rank if isinstance(type, TensorType) and type.shape is not None else -1

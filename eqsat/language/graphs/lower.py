@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
-
-import numpy as np
 
 from eqsat.language.graphs import quantised
-from eqsat.language.onnx.files.origin import OnnxOrigin
+from eqsat.language.graphs.boundary import origin_of, stored_constant
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import (
     LAYOUTS,
@@ -27,10 +23,8 @@ from eqsat.language.terms import (
     Plan,
     State,
     TensorType,
-    ValueType,
     stored_shape,
 )
-from eqsat.language.terms.constant import narrowed
 
 #: The layouts that other runtimes can be told of, by transposes. The rest are a backend's own affair.
 WRITTEN = frozenset({"row", "column"})
@@ -45,51 +39,6 @@ def lower(plan: Plan) -> Graph:
     outputs. Names of plain values stay. A plain plan is its graph.
     """
     return plan.graph if plan.is_plain and not plan.boundary else _Lowering(plan).lowered()
-
-
-def interface(plan: Plan) -> Graph:
-    """The graph of a plan with inputs and outputs of the types their caller holds them in.
-
-    >>> from eqsat.language.graphs.builder import Builder
-    >>> g = Builder("g"); g.output("y", g.input("x", (2, 3)))
-    >>> interface(Plan(g.build(), (), {"x": State("column"), "y": State("column")})).type("x").shape
-    (3, 2)
-    """
-    if all(state.is_plain for state in plan.boundary.values()):
-        return plan.graph
-    graph, types, outputs = plan.graph, dict(plan.graph.types), dict(plan.graph.outputs)
-    nodes = list(graph.nodes)
-    for name, state in plan.boundary.items():
-        if state.is_plain or name not in outputs:
-            continue
-        # The value itself may be another output, in another state.
-        outputs[name] = f"{name} as {state}"
-        nodes.append(Node("identity", (graph.outputs[name],), (outputs[name],)))
-        types[outputs[name]] = _held(graph.type(graph.outputs[name]), state)
-    for name in graph.inputs:
-        types[name] = _held(graph.type(name), plan.boundary.get(name, PLAIN))
-    return replace(graph, nodes=tuple(nodes), outputs=outputs, types=types, origin=_origin(plan))
-
-
-def _held(type: ValueType, state: State) -> ValueType:
-    """The type of a value as it is held in a state: the axes as they are stored."""
-    if state.is_plain or not isinstance(type, TensorType):
-        return type
-    return state.typed(type).with_shape(stored_shape(type.dims, state.layout))
-
-
-def _origin(plan: Plan) -> Any:
-    """Where the graph came from, without the types stated of inputs and outputs that are held otherwise now."""
-    origin = plan.graph.origin
-    changed = {name: state for name, state in plan.boundary.items() if not state.is_plain}
-    if not isinstance(origin, OnnxOrigin) or not changed:
-        return origin
-    return replace(
-        origin,
-        inputs={name: data for name, data in origin.inputs.items() if name not in changed},
-        outputs={name: data for name, data in origin.outputs.items() if name not in changed},
-        defaults={name: _put(given, changed.get(name, PLAIN)) for name, given in origin.defaults.items()},
-    )
 
 
 def _written(state: State) -> State:
@@ -130,7 +79,7 @@ class _Lowering:
             tuple(self.nodes),
             self.constants,
             self.types,
-            _origin(self.plan),
+            origin_of(self.plan),
         )
         return graph.without_dead()
 
@@ -188,7 +137,7 @@ class _Lowering:
             scale = self.plan.scales[held.value, held.state.precision]
             stored = Constant.of(scale.quantised(given.array), scale.dtype)
         else:
-            stored = _put(given, held.state)
+            stored = stored_constant(given, held.state)
         return self.constant(f"{held.value}_{held.state}", stored)
 
     def constant(self, stem: str, given: Constant) -> str:
@@ -394,18 +343,6 @@ def _turned_attrs(node: Node, made: State, rank: int) -> Attrs:
         pads = node.attrs["pads"]
         return Attrs({**node.attrs, "pads": tuple(pads[side * rank + axis] for side in (0, 1) for axis in order)})
     return node.attrs
-
-
-def _put(given: Constant, state: State) -> Constant:
-    """A constant with its elements stored in a state."""
-    if state.is_plain:
-        return given
-    array = given.array
-    order = LAYOUTS[state.layout].order(array.ndim)
-    if order is not None:
-        array = np.transpose(array, order)
-    stored = state.typed(given.type)
-    return Constant.of(np.array(narrowed(array, stored.dtype), order="C"), stored.dtype)
 
 
 def _swap(rank: int) -> tuple[int, ...]:

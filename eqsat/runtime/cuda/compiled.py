@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from eqsat.errors import BackendError
+from eqsat.language.graphs.boundary import interface
 from eqsat.language.graphs.interpret import bound_sizes
-from eqsat.language.graphs.lower import interface
 from eqsat.language.terms import Graph, Plan, Sym, TensorType
 from eqsat.runtime.cuda.device.inputs import (
     CudaDevice,

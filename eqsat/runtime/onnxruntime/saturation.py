@@ -1,4 +1,4 @@
-"""Whether sums of products overflow in ONNX Runtime's kernels on integers, as they do on some processors."""
+"""Overflow of sums of products in ONNX Runtime's kernels on integers, as some processors have it."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.costs.model.model import CostModel
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
-from eqsat.extract.tensors.quantised import IntegerKernel, IntegerOptions, Roundings, integer_kernels
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
+from eqsat.extract.tensors.quantised import IntegerOptions
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.quantised import INTEGER
@@ -27,7 +27,7 @@ from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.precision.kernels import costs_with
-from eqsat.steps.precision.roundings import Calibration, Measured
+from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
 
 Batch = Mapping[str, Any]
 
@@ -60,9 +60,29 @@ class IntegerChoice:
 
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
-        log, settings = self.chooser.log, self.chooser.settings
-        if settings.budget == 0.0:
+        if self.chooser.settings.budget == 0.0:
             return self.exact
+        prepared = self._prepared()
+        if prepared is None:
+            return self.exact
+        with self.chooser.log.phase("extract"), self.chooser.settings.deadline:
+            return self._within(*prepared)
+
+    def problem(self, counted: Sequence[str] = ()) -> TensorProblem:
+        """The problem with kernels on integers, their errors as they were measured; `counted` are only added up."""
+        settings, prepared = self.chooser.settings, self._prepared()
+        if prepared is None:
+            return limited(self.exact.extraction, settings.costs, settings.bounds, counted)
+        options, measured = prepared
+        extraction = options.added(measured.roundings.scaled(measured.interaction))
+        return limited(extraction, options.model, settings.bounds, counted)
+
+    def _prepared(self) -> tuple[IntegerOptions, MeasuredRoundings] | None:
+        """The kernels on integers that would pay here, with the errors of their roundings; None where there are none.
+
+        Calibration is no part of the time limit: it takes as long as the data and the network ask for.
+        """
+        log, settings = self.chooser.log, self.chooser.settings
         if settings.data is None:
             log.warnings.append(
                 "no calibration data: operands are quantised when they are read, and errors measured on random inputs"
@@ -74,18 +94,17 @@ class IntegerChoice:
         kernels = self._kernels(assembled, solution)
         if not kernels:
             log.warnings.append("no operator of this model may run on integers here")
-            return self.exact
+            return None
         with log.phase("calibrate"), settings.deadline.paused():
             costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
         with log.phase("extract"), settings.deadline:
             paying = self._paying(IntegerOptions(self.exact.extraction, kernels, costs))
         if not paying:
             log.warnings.append("no kernel on integers is faster here than those in float32")
-            return self.exact
+            return None
         with log.phase("calibrate"), settings.deadline.paused():
             measured = Calibration(settings, log, assembled, paying).measured(self._parts[0])
-        with log.phase("extract"), settings.deadline:
-            return self._within(paying, measured, costs)
+        return IntegerOptions(self.exact.extraction, paying, costs), measured
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free, in all their forms.
@@ -123,10 +142,9 @@ class IntegerChoice:
         ]
         return drawn[0::3], drawn[1::3], drawn[2::3]
 
-    def _within(self, kernels: Sequence[IntegerKernel], measured: Measured, costs: CostModel) -> Chosen:
+    def _within(self, options: IntegerOptions, measured: MeasuredRoundings) -> Chosen:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted."""
         log, settings = self.chooser.log, self.chooser.settings
-        options = IntegerOptions(self.exact.extraction, kernels, costs)
         original = select().compile(self.chooser.given.graph, threads=settings.options.threads)
         tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
         budget, factor = settings.budget, measured.interaction
@@ -149,9 +167,9 @@ class IntegerChoice:
         log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
         return self.exact
 
-    def _tried(self, options: IntegerOptions, measured: Measured, factor: float, most: float) -> _Tried | None:
+    def _tried(self, options: IntegerOptions, measured: MeasuredRoundings, factor: float, most: float) -> _Tried | None:
         """The cheapest choice within an error; None where it has no kernel on integers."""
-        settings, given = self.chooser.settings, self.chooser.given
+        settings = self.chooser.settings
         extraction = options.added(measured.roundings.scaled(factor))
         extraction = limited(extraction, options.model, {**self._bounds, "error": most})
         solution = self.chooser.solved(extraction, "ilp", [])
@@ -161,14 +179,13 @@ class IntegerChoice:
         (_, candidate) = chooser.finalists(extraction, {"int8": solution})[:2]
         predicted = math.sqrt(solution.amounts["error"])
         program = select().compile(candidate.graph, threads=settings.options.threads)
-        assert given is chooser.given
         return _Tried(solution, extraction, candidate, program, predicted)
 
     def _accepted(
         self,
         tried: _Tried,
         options: IntegerOptions,
-        measured: Measured,
+        measured: MeasuredRoundings,
         factor: float,
         worst: float,
         rounds: int,
@@ -197,7 +214,7 @@ class IntegerChoice:
         return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=solutions)
 
     def _counted(
-        self, tried: _Tried, options: IntegerOptions, measured: Measured, factor: float
+        self, tried: _Tried, options: IntegerOptions, measured: MeasuredRoundings, factor: float
     ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """The operators that compute on integers, and why each of the others does not."""
         nodes = tried.extraction.snapshot.nodes

@@ -10,7 +10,7 @@ import numpy as np
 
 from eqsat.egraph.egraph import CONST
 from eqsat.extract.tensors.assembly import Assembled
-from eqsat.extract.tensors.quantised import IntegerKernel, Roundings
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.language.ops import OPS
 from eqsat.language.terms import Constant, Graph, Node, Scale
 from eqsat.quantisation.ranges import Observer
@@ -35,7 +35,7 @@ _PAYS = 0.9
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRoundings:
     """Roundings with their scales and errors, the interaction of all of them, and the batches they were measured on."""
 
     roundings: Roundings
@@ -58,7 +58,7 @@ class Calibration:
         """The graph that values belong to, its constants folded."""
         return self.assembled.graph
 
-    def measured(self, batches: Sequence[Batch]) -> Measured:
+    def measured(self, batches: Sequence[Batch]) -> MeasuredRoundings:
         """Scales from all batches, and the error of each rounding by itself, on as many as there is time for."""
         copies = self._copies()
         scales = self._scales(batches, copies)
@@ -88,7 +88,7 @@ class Calibration:
             {p: errors["online", p] for p in online if ("online", p) in errors},
             frozenset(k for k, root in copies.items() if k != root),
         )
-        return Measured(roundings, found.interaction, found.batches, len(found.unmeasured))
+        return MeasuredRoundings(roundings, found.interaction, found.batches, len(found.unmeasured))
 
     def _known(self, errors: Mapping[tuple[str, int], float], position: int) -> bool:
         return ("weights", position) in errors or ("online", position) in errors

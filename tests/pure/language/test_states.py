@@ -26,6 +26,7 @@ from eqsat.extract.tensors.tensors import TensorProblem, tensor_problem
 from eqsat.language.graphs import functions as F
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.lower import lower
+from eqsat.language.ops import OPS
 from eqsat.language.terms import PLAIN, Graph, Implementation, Kernel, State, TensorType
 from eqsat.rewrites.rules.loader import load_rules
 
@@ -333,10 +334,13 @@ def test_a_reduction_is_fused_after_elements_but_not_a_view_nor_after_a_product(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PrecisionPolicy(("float8",)), "no precision 'float8'\n  expected float16 or bfloat16"),
+        (lambda: PrecisionPolicy(("float8",)), "no precision 'float8'\n  expected float16, bfloat16 or int8"),
         (lambda: PrecisionPolicy(arithmetic=("fp8",)), "no arithmetic 'fp8'"),
         (lambda: PrecisionPolicy(keep=frozenset({"sofmax"})), "a precision policy keeps 'sofmax'"),
-        (lambda: PrecisionPolicy(error=0.0), "error = 0.0 of a precision policy"),
+        (
+            lambda: PrecisionPolicy(("int8",), keep=frozenset(OPS)),
+            "a precision policy of int8 that keeps every operator",
+        ),
     ],
 )
 def test_a_policy_that_makes_no_sense_is_refused(make, message):
