@@ -52,6 +52,15 @@ class _Tried:
 
 
 @dataclass(frozen=True)
+class _Prepared:
+    """Kernels on integers that would pay, their roundings, and the e-nodes whose kernels were considered."""
+
+    options: IntegerOptions
+    measured: MeasuredRoundings
+    considered: frozenset[int]
+
+
+@dataclass(frozen=True)
 class IntegerChoice:
     """Chooses, after the choice in the precisions of floats, among kernels on integers as well."""
 
@@ -66,18 +75,18 @@ class IntegerChoice:
         if prepared is None:
             return self.exact
         with self.chooser.log.phase("extract"), self.chooser.settings.deadline:
-            return self._within(*prepared)
+            return self._within(prepared)
 
     def problem(self, counted: Sequence[str] = ()) -> TensorProblem:
         """The problem with kernels on integers, their errors as they were measured; `counted` are only added up."""
         settings, prepared = self.chooser.settings, self._prepared()
         if prepared is None:
             return limited(self.exact.extraction, settings.costs, settings.bounds, counted)
-        options, measured = prepared
+        options, measured = prepared.options, prepared.measured
         extraction = options.added(measured.roundings.scaled(measured.interaction))
         return limited(extraction, options.model, settings.bounds, counted)
 
-    def _prepared(self) -> tuple[IntegerOptions, MeasuredRoundings] | None:
+    def _prepared(self) -> _Prepared | None:
         """The kernels on integers that would pay here, with the errors of their roundings; None where there are none.
 
         Calibration is no part of the time limit: it takes as long as the data and the network ask for.
@@ -98,13 +107,16 @@ class IntegerChoice:
         with log.phase("calibrate"), settings.deadline.paused():
             costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
         with log.phase("extract"), settings.deadline:
-            paying = self._paying(IntegerOptions(self.exact.extraction, kernels, costs))
+            # Kernels are compared at costs that were measured together.
+            extraction = replace(self.chooser, settings=replace(settings, costs=costs)).problem()
+            paying = self._paying(IntegerOptions(extraction, kernels, costs))
         if not paying:
             log.warnings.append("no kernel on integers is faster here than those in float32")
             return None
         with log.phase("calibrate"), settings.deadline.paused():
             measured = Calibration(settings, log, assembled, paying).measured(self._parts[0])
-        return IntegerOptions(self.exact.extraction, paying, costs), measured
+        considered = frozenset(position for kernel in kernels for position in kernel.positions)
+        return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free, in all their forms.
@@ -142,16 +154,16 @@ class IntegerChoice:
         ]
         return drawn[0::3], drawn[1::3], drawn[2::3]
 
-    def _within(self, options: IntegerOptions, measured: MeasuredRoundings) -> Chosen:
+    def _within(self, prepared: _Prepared) -> Chosen:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted."""
         log, settings = self.chooser.log, self.chooser.settings
         original = select().compile(self.chooser.given.graph, threads=settings.options.threads)
         tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
-        budget, factor = settings.budget, measured.interaction
+        budget, factor = settings.budget, prepared.measured.interaction
         most = math.inf if budget is None else budget
         for number in range(1, ROUNDS + 1):
             log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
-            tried = self._tried(options, measured, factor, most)
+            tried = self._tried(prepared, factor, most)
             if tried is None:
                 break
             errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
@@ -163,14 +175,14 @@ class IntegerChoice:
             if agreement < 1.0:
                 most = tried.predicted * _LESS
                 continue
-            return self._accepted(tried, options, measured, factor, worst, number)
+            return self._accepted(tried, prepared, factor, worst, number)
         log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
         return self.exact
 
-    def _tried(self, options: IntegerOptions, measured: MeasuredRoundings, factor: float, most: float) -> _Tried | None:
+    def _tried(self, prepared: _Prepared, factor: float, most: float) -> _Tried | None:
         """The cheapest choice within an error; None where it has no kernel on integers."""
-        settings = self.chooser.settings
-        extraction = options.added(measured.roundings.scaled(factor))
+        settings, options = self.chooser.settings, prepared.options
+        extraction = options.added(prepared.measured.roundings.scaled(factor))
         extraction = limited(extraction, options.model, {**self._bounds, "error": most})
         solution = self.chooser.solved(extraction, "ilp", [])
         if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
@@ -184,8 +196,7 @@ class IntegerChoice:
     def _accepted(
         self,
         tried: _Tried,
-        options: IntegerOptions,
-        measured: MeasuredRoundings,
+        prepared: _Prepared,
         factor: float,
         worst: float,
         rounds: int,
@@ -198,7 +209,7 @@ class IntegerChoice:
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         original = select().compile(self.chooser.given.graph, threads=settings.options.threads)
         held = [(batch, original.run(batch)) for batch in report]
-        integers, kept = self._counted(tried, options, measured, factor)
+        integers, kept = self._counted(tried, prepared, factor)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
             tried.predicted,
@@ -214,15 +225,14 @@ class IntegerChoice:
         return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=solutions)
 
     def _counted(
-        self, tried: _Tried, options: IntegerOptions, measured: MeasuredRoundings, factor: float
+        self, tried: _Tried, prepared: _Prepared, factor: float
     ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
         """The operators that compute on integers, and why each of the others does not."""
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
         integers = Counter(nodes[p].op for p in chosen)
-        free = self._tried(options, measured, factor, math.inf)
+        free = self._tried(prepared, factor, math.inf)
         unbound = set() if free is None else _positions(free.extraction, free.solution, integers=True)
-        offered = {p for n in tried.extraction.options if _on_integers(n) for p in n.positions}
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
@@ -232,7 +242,7 @@ class IntegerChoice:
                 continue
             if not policy.allows(node.op, INTEGER):
                 reason = "policy"
-            elif node.op not in device.integers or position not in offered:
+            elif node.op not in device.integers or position not in prepared.considered:
                 reason = "kernel"
             else:
                 reason = "error" if position in unbound else "cost"

@@ -1,0 +1,177 @@
+"""Results on integers: what runs on them, within which error, and what is written."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import onnx
+import onnxruntime as ort
+import pytest
+
+import eqsat
+from eqsat.quantisation.sensitivity import output_error
+from eqsat.runtime.backend import select
+from eqsat.runtime.onnxruntime.saturation import saturates
+
+BUDGET = 0.05
+
+
+def network() -> eqsat.Graph:
+    """Two convolutions around a residual, then a classifier: large enough that integers pay on any processor."""
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("network")
+    x = g.input("x", (1, 32, 48, 48))
+
+    def convolved(y, channels):
+        w = g.constant((rng.standard_normal((channels, y.shape[1], 3, 3)) / np.sqrt(4.5 * y.shape[1])).astype("f"))
+        return eqsat.conv(y, w, g.constant(rng.standard_normal(channels).astype("f") / 10), pads=(1, 1, 1, 1))
+
+    y = eqsat.relu(convolved(x, 64))
+    y = eqsat.relu(convolved(y, 64) + y)
+    y = eqsat.relu(convolved(y, 64))
+    g.output("y", eqsat.global_avg_pool(y).reshape(1, 64) @ g.constant(rng.standard_normal((64, 10)).astype("f")))
+    return g.build()
+
+
+def batches(count: int, seed: int = 0) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(seed)
+    return [{"x": rng.standard_normal((1, 32, 48, 48)).astype(np.float32)} for _ in range(count)]
+
+
+@pytest.fixture(scope="module")
+def result():
+    return eqsat.optimize(network(), precision="int8", calibration=batches(9), limits={"error": BUDGET}, strict=True)
+
+
+@pytest.fixture(scope="module")
+def saved(result, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("saved") / "integers.onnx"
+    result.save(path)
+    return path
+
+
+def profiled(path: Path, feeds: dict[str, np.ndarray]) -> Counter[str]:
+    """The operators that ONNX Runtime ran, from its profile."""
+    options = ort.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = str(path.with_suffix(""))
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    session.run(None, feeds)
+    events = json.loads(Path(session.end_profiling()).read_text())
+    ran = (event["args"]["op_name"] for event in events if event.get("cat") == "Node" and "op_name" in event["args"])
+    return Counter(ran)
+
+
+def test_the_choice_on_integers_is_kept_and_its_error_is_as_predicted(result):
+    rounding = result.report.rounding
+    assert result.report.kept == "int8"
+    assert rounding.integers["conv"] == 3
+    assert 0 < rounding.tightened <= rounding.predicted <= BUDGET
+    assert result.report.amounts["error"] == pytest.approx(rounding.predicted)
+    assert rounding.data.source == "calibration"
+    assert (rounding.data.calibrate, rounding.data.tighten, rounding.data.report) == (3, 3, 3)
+
+
+def test_the_error_on_new_data_is_within_the_prediction(result):
+    before = select("onnxruntime").compile(network())
+    errors = [output_error(result.run(**batch), before.run(batch)) for batch in batches(8, seed=1)]
+    assert max(errors) <= result.report.rounding.predicted
+    assert max(errors) > result.report.rounding.predicted / 50, "the prediction is no bound that means nothing"
+
+
+def test_kernels_on_integers_run_with_no_floats_between_them(saved):
+    ran = profiled(saved, batches(1)[0])
+    assert ran["QLinearConv"] == 3
+    assert ran["Conv"] == ran["FusedConv"] == 0
+    assert ran["QLinearAdd"] == 1
+    # One conversion to integers at the beginning, and one back.
+    assert ran["QuantizeLinear"] <= 2
+    assert ran["DequantizeLinear"] <= 2
+
+
+def test_weights_are_written_in_a_byte_each_and_never_as_the_least(saved):
+    model = onnx.load(saved)
+    onnx.checker.check_model(model, full_check=True)
+    tensors = {t.name: onnx.numpy_helper.to_array(t) for t in model.graph.initializer}
+    filters = [t for t in tensors.values() if t.dtype == np.int8 and t.ndim == 4]
+    assert len(filters) == 3
+    assert min(int(t.min()) for t in filters) >= (-64 if saturates() else -127)
+    assert max(int(np.abs(t.astype(int)).max()) for t in filters) == (64 if saturates() else 127)
+    stated = sum(c.nbytes for c in network().constants.values())
+    assert sum(t.nbytes for t in tensors.values()) <= 0.27 * stated
+
+
+def test_the_report_says_what_runs_on_integers_and_why_the_rest_does_not(result):
+    text = " ".join(str(result.report).split())
+    assert "on integers: 3 conv" in text
+    assert "held back of calibration" in text
+    assert "predicted" in text
+    record = json.loads(result.report.json())["rounding"]
+    assert record["budget"] == BUDGET
+    assert set(record["outputs"]["y"]) == {"mean", "worst", "agreement"}
+    reasons = {reason for kept in record["kept"].values() for reason in kept}
+    assert reasons <= {"policy", "kernel", "cost", "error"}
+
+
+def test_the_graph_is_certified_before_it_is_rounded(result):
+    certificate = result.report.certificate
+    assert certificate.kind == "exact" or certificate.regions == 0
+    assert "move outputs by" in certificate.text
+
+
+def test_a_budget_of_nothing_is_the_exact_plan():
+    found = eqsat.optimize(network(), precision="int8", calibration=batches(3), limits={"error": 0.0})
+    assert found.report.rounding is None
+    assert not any(node.op == "quantize_linear" for node in found.graph.nodes)
+
+
+def test_time_falls_as_the_error_that_is_allowed_grows():
+    front = eqsat.pareto(network(), "time", "error", precision="int8", calibration=batches(3), time_limit=20.0)
+    points = front.points
+    assert len(points) > 2
+    assert [p["error"] for p in points] == sorted((p["error"] for p in points), reverse=True)
+    assert [p["time"] for p in points] == sorted(p["time"] for p in points)
+    assert points[-1]["error"] == 0.0
+
+
+def test_without_a_budget_every_row_keeps_its_largest_element():
+    found = eqsat.optimize(network(), precision="int8", calibration=batches(6), strict=True)
+    assert found.report.rounding.budget is None
+    before = select("onnxruntime").compile(network())
+    for batch in batches(6):
+        assert found.run(**batch)["y"].argmax() == before.run(batch)["y"].argmax()
+
+
+def product() -> eqsat.Graph:
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("product")
+    x = g.input("x", (128, 512))
+    w = g.constant(rng.standard_normal((512, 512)).astype("f") / 16)
+    g.output("y", x @ w)
+    return g.build()
+
+
+def test_without_data_operands_are_quantised_when_they_are_read(tmp_path):
+    found = eqsat.optimize(product(), precision="int8", limits={"error": 0.05})
+    assert any("no calibration data" in warning for warning in found.report.warnings)
+    assert found.report.kept == "int8"
+    found.save(tmp_path / "online.onnx")
+    x = np.random.default_rng(1).standard_normal((128, 512)).astype(np.float32)
+    assert profiled(tmp_path / "online.onnx", {"x": 100 * x})["DynamicQuantizeMatMul"] == 1
+    # No range was calibrated that these could be out of.
+    expected = select("onnxruntime").compile(product()).run({"x": 100 * x})
+    assert output_error(found.run(x=100 * x), expected) <= found.report.rounding.predicted
+
+
+def test_a_budget_below_every_rounding_keeps_float32_and_says_so():
+    found = eqsat.optimize(product(), precision="int8", limits={"error": 1e-6})
+    assert found.report.rounding is None
+    assert any("float32 is kept" in warning for warning in found.report.warnings)
+
+
+def test_data_that_nothing_reads_are_said_to_be_of_no_use():
+    found = eqsat.optimize(product(), calibration={"x": np.ones((128, 512), np.float32)}, measure=False)
+    assert "calibration data were read, and nothing is quantised: precision='int8' would be" in found.report.warnings
