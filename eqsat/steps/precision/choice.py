@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
@@ -17,8 +18,10 @@ from eqsat.extract.tensors.quantised import IntegerOptions
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.onnx.write import exporter
+from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
-from eqsat.language.terms import DType, TensorType
+from eqsat.language.terms import DType, Graph, TensorType
 from eqsat.quantisation.sensitivity import array_error, output_error
 from eqsat.report.finalists import Candidate
 from eqsat.report.precision import DataParts, OutputError, RoundingReport
@@ -26,6 +29,7 @@ from eqsat.report.report import Progress
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
+from eqsat.steps.failures import told
 from eqsat.steps.precision.kernels import costs_with
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
 
@@ -92,6 +96,9 @@ class IntegerChoice:
         Calibration is no part of the time limit: it takes as long as the data and the network ask for.
         """
         log, settings = self.chooser.log, self.chooser.settings
+        if (fault := _unwritable(self.chooser.given.graph, settings.options.opset)) is not None:
+            log.warnings.append(f"no kernel on integers can be written: {fault}")
+            return None
         if settings.data is None:
             log.warnings.append(
                 "no calibration data: operands are quantised when they are read, and errors measured on random inputs"
@@ -248,6 +255,18 @@ class IntegerChoice:
                 reason = "error" if position in unbound else "cost"
             kept.setdefault(node.op, Counter())[reason] += 1
         return dict(integers), {op: dict(reasons) for op, reasons in kept.items()}
+
+
+def _unwritable(graph: Graph, asked: int | None) -> str | None:
+    """The reason why a model with scales for channels cannot be written at the opset asked for, or at its own."""
+    if asked is not None and asked < CHANNEL_SCALES:
+        return f"opset {asked} has no scale for each channel; pass opset={CHANNEL_SCALES} or newer"
+    if asked is None and opset_of(graph) < CHANNEL_SCALES:
+        try:
+            exporter.assemble(graph, CHANNEL_SCALES)
+        except ExportModelError as fault:
+            return told(fault)
+    return None
 
 
 def _positions(extraction: TensorProblem, solution: Solution, *, integers: bool) -> set[int]:

@@ -175,3 +175,33 @@ def test_a_budget_below_every_rounding_keeps_float32_and_says_so():
 def test_data_that_nothing_reads_are_said_to_be_of_no_use():
     found = eqsat.optimize(product(), calibration={"x": np.ones((128, 512), np.float32)}, measure=False)
     assert "calibration data were read, and nothing is quantised: precision='int8' would be" in found.report.warnings
+
+
+def older(graph: eqsat.Graph) -> onnx.ModelProto:
+    """A graph as a model of an opset whose scales are numbers, not vectors."""
+    from eqsat.language.onnx.write.exporter import to_model
+
+    return to_model(graph, 11)
+
+
+def test_a_model_of_an_old_opset_is_written_at_the_first_with_scales_for_channels():
+    result = eqsat.optimize(
+        older(network()), precision="int8", calibration=batches(9), limits={"error": BUDGET}, strict=True
+    )
+    assert result.report.rounding is not None
+    written = result.to_onnx()
+    assert {o.domain: o.version for o in written.opset_import}[""] == 13
+    onnx.checker.check_model(written, full_check=True)
+    feeds = batches(1, seed=7)[0]
+    expected = select().compile(network(), threads=1).run(feeds)
+    (y,) = ort.InferenceSession(written.SerializeToString()).run(None, feeds)
+    assert output_error({"y": y}, expected) <= BUDGET
+
+
+def test_an_opset_without_scales_for_channels_keeps_float32():
+    result = eqsat.optimize(network(), precision="int8", calibration=batches(3), opset=11, measure=False)
+    assert result.report.rounding is None
+    assert (
+        "no kernel on integers can be written: opset 11 has no scale for each channel; pass opset=13 or newer"
+        in result.report.warnings
+    )

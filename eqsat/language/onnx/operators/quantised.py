@@ -116,13 +116,13 @@ _AXIS, _BLOCKS = 13, 21
 
 def _place(target: ExportTarget) -> dict[str, Any]:
     attrs, values = target.attrs, {}
-    if target.type(1).shape not in ((), (1,)) and attrs["axis"] != 1:
-        values["axis"] = attrs["axis"]
+    if target.type(1).shape not in ((), (1,)):
+        target.needs(_AXIS, "an axis")
+        if attrs["axis"] != 1:
+            values["axis"] = attrs["axis"]
     if attrs["block"]:
         target.needs(_BLOCKS, "blocks")
         values |= {"axis": attrs["axis"], "block_size": attrs["block"]}
-    if values:
-        target.needs(_AXIS, "an axis")
     return values
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Graph
+from eqsat.language.terms import Graph, Node, TensorType
 
 
 @cache
@@ -27,11 +27,28 @@ def has(op: str, opset: int) -> bool:
         return False
 
 
-def opset_of(graph: Graph) -> int:
-    """The opset a graph is written at unless another one is asked for."""
-    from eqsat.language.onnx.write.exporter import DEFAULT_OPSET
+#: The opset of graphs that were built in Python.
+DEFAULT_OPSET = 21
+#: The first opset whose operators that quantise have a scale for each channel.
+CHANNEL_SCALES = 13
 
-    return graph.origin.opset or DEFAULT_OPSET if isinstance(graph.origin, OnnxOrigin) else DEFAULT_OPSET
+
+def opset_of(graph: Graph) -> int:
+    """The opset a graph is written at unless another one is asked for.
+
+    That of the model it came from, or the first one that has the scales of a graph with kernels on integers.
+    """
+    own = graph.origin.opset if isinstance(graph.origin, OnnxOrigin) else None
+    if own is not None and own < CHANNEL_SCALES and any(_scales_channels(graph, node) for node in graph.nodes):
+        return CHANNEL_SCALES
+    return own or DEFAULT_OPSET
+
+
+def _scales_channels(graph: Graph, node: Node) -> bool:
+    if node.op not in ("quantize_linear", "dequantize_linear") or node.inputs[1] is None:
+        return False
+    scale = graph.type(node.inputs[1])
+    return isinstance(scale, TensorType) and scale.rank > 0
 
 
 def lacking() -> frozenset[str]:

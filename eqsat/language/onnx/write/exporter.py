@@ -22,14 +22,13 @@ from eqsat.language.onnx.fused.operators import DOMAIN, FUSED, write_joined
 from eqsat.language.onnx.microsoft.records import FusedRecord, restored
 from eqsat.language.onnx.operators.export_nn import with_flat_distributions
 from eqsat.language.onnx.operators.export_table import exporter_of
+from eqsat.language.onnx.write.availability import DEFAULT_OPSET, opset_of
 from eqsat.language.onnx.write.exporting import ExportTarget, Model
 from eqsat.language.ops import OPS
 from eqsat.language.terms import OPAQUE, Array, Constant, Graph, Node, Sym, TensorType, ValueType
 from eqsat.language.terms.formulas import reader, text_of
 from eqsat.system.deadline import check
 
-#: The opset of graphs that were built in Python.
-DEFAULT_OPSET = 21
 #: Before this version of the format every initializer had to be an input too.
 _LEAST_IR = 4
 #: The version that brought local functions.
@@ -79,7 +78,7 @@ def origin_of(graph: Graph) -> OnnxOrigin:
 class _Export:
     def __init__(self, graph: Graph, opset: int | None) -> None:
         self.origin = origin_of(graph)
-        self.opset = opset if opset is not None else self.origin.opset or DEFAULT_OPSET
+        self.opset = opset if opset is not None else opset_of(graph)
         if not OLDEST_OPSET <= self.opset <= newest_opset():
             raise ExportModelError(
                 f"opset {self.opset}",
