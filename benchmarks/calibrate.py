@@ -1,6 +1,7 @@
 """The figures of this machine's device, fitted to operators measured here.
 
-`python -m benchmarks.calibrate > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are shipped.
+`python -m benchmarks.calibrate onnxruntime-cpu > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are
+shipped, and so for openvino-cpu.
 """
 
 from __future__ import annotations
@@ -9,10 +10,12 @@ import math
 import statistics
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from eqsat.costs.devices.device import Device, write_device
+from eqsat.costs.devices.device import DEVICES, Device, write_device
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.measuring.measure import DEVICE, measure
@@ -21,31 +24,36 @@ from eqsat.costs.table.environment import cpu_model
 from eqsat.errors import CostError
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import Attrs, Graph, Node, TensorType
+from eqsat.runtime.backend import select
 from eqsat.runtime.measure import clock_for, interleaved
 
 _PLANE = (256, 768)
+#: The element types that a runtime computes in by kernels of its own.
+_ELEMENTS = {"onnxruntime": ("float32", "float64", "float16"), "openvino": ("float32", "bfloat16")}
 _CHAIN = 100
 
 
-def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
-    """Measure ONNX Runtime on this machine and return its device, source included; it takes some twenty seconds.
+def calibrate(threads: int = 1, *, seconds_each: float = 0.1, name: str = DEVICE) -> Device:
+    """Measure a runtime on this machine and return its device, source included; it takes some twenty seconds.
 
-    Peak arithmetic is that of a large matrix product, by element type where ONNX Runtime has one; bandwidths those of
+    Peak arithmetic is that of a large matrix product, by element type where the runtime has one; bandwidths those of
     sums of two vectors within and beyond the second-level cache; the weights' that of a vector times a matrix. The
     efficiency of products and convolutions is the median over typical shapes. Every other operator's rate is what its
     bytes do not explain of its time on a plane of 256 x 768.
     """
 
     def seconds(key: OpKey) -> float:
-        return measure(key, threads=threads, seconds=seconds_each).seconds
+        return measure(key, threads=threads, seconds=seconds_each, device=own).seconds
 
-    launch, view = (_rounded(x) for x in _overheads(threads, 5 * seconds_each))
+    runtime = name.removesuffix("-cpu")
+    own = replace(Device.of(DEVICE), name=name, runtime=runtime)
+    launch, view = (_rounded(x) for x in _overheads(threads, 5 * seconds_each, runtime))
     near_key, far_key = (_key("add", (n,), (n,)) for n in (1 << 16, 1 << 20))
     gemv = _key("matmul", (1, 1024), (1024, 1024), const={1})
     device = Device(
-        name=DEVICE,
+        name=name,
         kind="measured",
-        flops=_peaks(seconds),
+        flops=_peaks(seconds, _ELEMENTS[runtime]),
         bandwidth=_rounded(_work(far_key).bytes / seconds(far_key)),
         near_bandwidth=_rounded(_work(near_key).bytes / seconds(near_key)),
         near_bytes=_second_level_bytes(),
@@ -57,6 +65,8 @@ def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
         layouts=("row", "column"),
         fuses=False,
         source="",
+        integers=Device.of(name).integers if name in DEVICES else (),
+        runtime="" if name == DEVICE else runtime,
     )
     efficiency = _efficiencies(device, seconds)
     return Device(
@@ -64,15 +74,13 @@ def calibrate(threads: int = 1, *, seconds_each: float = 0.1) -> Device:
             **vars(device),
             "efficiency": efficiency,
             "rates": _rates(device, seconds),
-            "source": f"benchmarks.calibrate on {cpu_model()}, {_version()}, {threads} thread(s), level all",
+            "source": f"benchmarks.calibrate on {cpu_model()}, {_version(runtime)}, {threads} thread(s)",
         }
     )
 
 
-def _version() -> str:
-    import onnxruntime
-
-    return f"onnxruntime {onnxruntime.__version__}"
+def _version(runtime: str) -> str:
+    return f"{runtime} {metadata.version(runtime)}"
 
 
 def _key(op: str, *shapes: tuple[int, ...], const: Iterable[int] = (), dtype: str = "float32", **attrs: Any) -> OpKey:
@@ -85,15 +93,15 @@ def _work(key: OpKey) -> Work:
     return work_of(key.op, key.attrs, key.operands, result_types(key), key.const_operands)
 
 
-def _peaks(seconds: Callable[[OpKey], float]) -> dict[str, float]:
+def _peaks(seconds: Callable[[OpKey], float], elements: Iterable[str]) -> dict[str, float]:
     """Arithmetic attained by element type: the best of some large products."""
     peaks: dict[str, float] = {}
-    for dtype in ("float32", "float64", "float16"):
+    for dtype in elements:
         keys = [_key("matmul", (256, k), (k, n), const={1}, dtype=dtype) for k, n in ((768, 768), (512, 1024))]
         try:
             peaks[dtype] = _rounded(max(_work(key).flops / seconds(key) for key in keys))
         except CostError:
-            continue  # ONNX Runtime has no such product here; the peak of float32 stands in.
+            continue  # The runtime has no such product here; the peak of float32 stands in.
     return peaks
 
 
@@ -211,22 +219,24 @@ def _remainder(whole: float, part: float) -> float:
     return math.sqrt(max(whole * whole - part * part, 0.0))
 
 
-def _overheads(threads: int, time_limit: float) -> tuple[float, float]:
-    """The time of a kernel that does nothing, and of a node that moves nothing: in chains of one-element tensors."""
-    sums, mixed = (_per_node(kind, threads, time_limit) for kind in (("add",), ("add", "reshape")))
+def _overheads(threads: int, time_limit: float, runtime: str) -> tuple[float, float]:
+    """The time of a kernel that does nothing, and of a node that moves nothing: in chains of one-element tensors.
+
+    Sums that follow one another are one kernel to OpenVINO, softmax by softmax is not.
+    """
+    kind = "softmax" if runtime == "openvino" else "add"
+    sums, mixed = (_per_node(kinds, threads, time_limit, runtime) for kinds in ((kind,), (kind, "reshape")))
     return sums, max(2 * mixed - sums, 0.0)
 
 
-def _per_node(kinds: tuple[str, ...], threads: int, time_limit: float) -> float:
-    from eqsat.runtime.onnxruntime.session import SessionBackend
-
-    backend = SessionBackend()
+def _per_node(kinds: tuple[str, ...], threads: int, time_limit: float, runtime: str) -> float:
+    backend = select(runtime)
     inputs = {"x": [1.0], "y": [0.5]}
     programs = {
         name: backend.compile(_chain(kinds, length), threads=threads).bind(inputs)
         for name, length in (("once", _CHAIN), ("twice", 2 * _CHAIN))
     }
-    timings = interleaved(programs, clock=clock_for(threads), time_limit=time_limit)
+    timings = interleaved(programs, clock=clock_for(threads, runtime), time_limit=time_limit)
     return (timings.median("twice") - timings.median("once")) / _CHAIN
 
 
@@ -243,10 +253,12 @@ def _chain(kinds: tuple[str, ...], length: int) -> Graph:
             nodes.append(Node(kind, (value,), (made,), Attrs(shape=shape)))
         else:
             types[made] = types[value]
-            nodes.append(Node(kind, (value, "y"), (made,)))
+            softmax = kind == "softmax"
+            attrs = Attrs(axis=types[value].rank - 1) if softmax else Attrs()
+            nodes.append(Node(kind, (value,) if softmax else (value, "y"), (made,), attrs))
         value = made
     return Graph("chain", ("x", "y"), {value: value}, tuple(nodes), {}, types)
 
 
 if __name__ == "__main__":
-    sys.stdout.write(write_device(calibrate()))
+    sys.stdout.write(write_device(calibrate(name=sys.argv[1] if len(sys.argv) > 1 else DEVICE)))

@@ -7,7 +7,7 @@ import math
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,13 @@ from benchmarks.models import MODELS, load
 
 RESULTS = Path(__file__).parent / "results"
 DEFAULT = ("resnet50", "mobilenet_v2", "squeezenet1_1", "bert_base", "vit_base", "inception_v3", "vgg19", "llama")
+#: What eqsat is asked for, by the name of its column: a device and a precision.
+OURS = {
+    "eqsat int8": ("onnxruntime-cpu", "int8"),
+    "eqsat int8 (OpenVINO)": ("openvino-cpu", "int8"),
+    "eqsat mixed (OpenVINO)": ("openvino-cpu", "mixed"),
+}
+CONTENDERS = ("static", "dynamic", "OpenVINO f32", "OpenVINO bf16", *OURS)
 #: Batches of random inputs: some to calibrate on, others to judge all by.
 CALIBRATION, HELD_BACK = 12, 6
 #: Seconds of the interleaved run.
@@ -31,7 +38,7 @@ SECONDS = 40.0
 MOST = 0.5
 
 Row = dict[str, Any]
-Batch = dict[str, Any]
+Batch = Mapping[str, Any]
 
 
 @click.command()
@@ -55,76 +62,106 @@ def main(models: tuple[str, ...], target: Path) -> None:
         rows = [*(r for r in rows if r["model"] != name), row]
         found = {"cpu": cpu_model(), "when": datetime.now(UTC).isoformat(timespec="seconds"), "models": rows}
         target.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        Console(width=140).print(table(rows))
+        Console(width=220).print(table(rows))
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """A row for each model: time over float32 with its upper 95 % bound, and the error on data held back."""
+    """A row for each model: time over float32 on ONNX Runtime, and beside it the worst error on data held back."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("model", "static", "error", "dynamic", "error", "eqsat", "error", "predicted", "on integers"):
+    for heading in ("model", *CONTENDERS, "predicted", "on integers"):
         shown.add_column(heading, justify="left" if heading in ("model", "on integers") else "right")
     for row in rows:
         if "failed" in row:
             shown.add_row(row["model"], row["failed"])
             continue
         cells = [row["model"]]
-        for name in ("static", "dynamic", "eqsat"):
+        for name in CONTENDERS:
             one = row.get(name, {})
-            cells += [f"{one['ratio']:.2f}", f"{one['error']:.3f}"] if one.get("ratio") else [one.get("said", "-"), ""]
-        rounding = row["eqsat"].get("rounding") or {}
-        counts = ", ".join(f"{n} {op}" for op, n in rounding.get("integers", {}).items())
-        shown.add_row(*cells, f"{rounding['predicted']:.3f}" if rounding else "", counts)
+            cells.append(f"{one['ratio']:.2f} ({one['error']:.3f})" if one.get("ratio") else one.get("said", "-")[:20])
+        roundings = [row.get(name, {}).get("rounding") or {} for name in OURS]
+        counts = [", ".join(f"{n} {op}" for op, n in r["integers"].items()) if r else "none" for r in roundings]
+        cells += [" ".join(f"{r['predicted']:.3f}" if r else "-" for r in roundings), " / ".join(counts)]
+        shown.add_row(*cells)
     return shown
 
 
 def measured(name: str) -> None:
     """Print the row of one model as JSON."""
     with tempfile.TemporaryDirectory(prefix="eqsat-precision-") as folder:
-        print(json.dumps(_row(name, Path(folder))))
+        print(json.dumps(row_of(name, load(name), None, Path(folder))))
 
 
-def _row(name: str, folder: Path) -> Row:
-    import eqsat
+def row_of(name: str, model: ModelProto, data: Sequence[Batch] | None, folder: Path) -> Row:
+    """The figures of a model; on random batches where no data are given."""
     from eqsat.runtime.measure import interleaved
 
-    model = load(name)
     whole = folder / "model.onnx"
     onnx.save(model, whole, save_as_external_data=True, location="model.data")
-    data = list(batches(model, CALIBRATION + HELD_BACK))
-    calibration, held = data[:CALIBRATION], data[CALIBRATION:]
-    programs: dict[str, Any] = {"float32": _session(whole)}
+    given = list(batches(model, CALIBRATION + HELD_BACK)) if data is None else list(data)
+    calibration, held = given[:-HELD_BACK], given[-HELD_BACK:]
+    reference = _Session(whole)
+    programs: dict[str, Any] = {"float32": reference}
     row: Row = {"model": name}
-    for kind in ("static", "dynamic"):
+
+    def add(kind: str, made: Callable[[], Any]) -> None:
         try:
-            programs[kind] = _session(_quantised(kind, whole, folder, calibration))
-        except Exception as error:  # noqa: BLE001 - a quantiser that fails is a row of the table
-            row[kind] = {"said": f"{type(error).__name__}: {error}"[:80]}
-    errors = {kind: _errors(session, programs["float32"], held) for kind, session in programs.items()}
-    first = interleaved({k: _bound(s, held[0]) for k, s in programs.items()}, 20, time_limit=SECONDS / 4)
-    peers = {k: first.ratio(k, "float32") for k in programs if k != "float32" and first.ratio(k, "float32") < 1}
-    best = min(peers, key=lambda k: peers[k]) if peers else None
+            program = made()
+            program.run(held[0])
+        except Exception as error:  # noqa: BLE001 - a contender that fails is a cell of the table
+            row[kind] = {"said": f"{type(error).__name__}: {error}"[:200]}
+        else:
+            programs[kind] = program
+
+    for kind in ("static", "dynamic"):
+        add(kind, lambda kind=kind: _Session(_quantised(kind, whole, folder, calibration)))  # type: ignore[misc]
+    for hint in ("f32", "bf16"):
+        add(f"OpenVINO {hint}", lambda hint=hint: _OpenVino(whole, hint))  # type: ignore[misc]
+    errors = {kind: _errors(program, reference, held) for kind, program in programs.items()}
+    peers = [kind for kind in ("static", "dynamic") if kind in programs]
+    calls = {k: _bound(programs[k], held[0]) for k in ("float32", *peers)}
+    first = interleaved(calls, 20, time_limit=SECONDS / 4, clock="process")
+    ratios = {k: first.ratio(k, "float32") for k in peers if first.ratio(k, "float32") < 1}
+    best = min(ratios, key=lambda k: ratios[k]) if ratios else None
     budget = min(errors[best]["worst"] if best is not None else 0.05, MOST)
-    result = eqsat.optimize(
-        str(whole), precision="int8", calibration=calibration, limits={"error": budget}, time_limit=120.0, cache=False
-    )
-    result.save(folder / "eqsat.onnx")
-    programs["eqsat"] = _session(folder / "eqsat.onnx")
-    errors["eqsat"] = _errors(programs["eqsat"], programs["float32"], held)
-    timings = interleaved({k: _bound(s, held[0]) for k, s in programs.items()}, 60, time_limit=SECONDS)
-    report = result.report.to_json()
+    for kind, (device, precision) in OURS.items():
+        add(kind, lambda kind=kind, d=device, p=precision: _ours(row, kind, d, p, whole, calibration, budget))  # type: ignore[misc]
+        if kind in programs:
+            errors[kind] = _errors(programs[kind], reference, held)
+    calls = {k: _bound(p, held[0]) for k, p in programs.items()}
+    timings = interleaved(calls, 60, time_limit=SECONDS, clock="process")
     for kind in programs:
         if kind != "float32":
             times = {"ratio": timings.ratio(kind, "float32"), "bound": timings.ratio_bound(kind, "float32")}
-            row[kind] = times | {"error": errors[kind]["worst"], "errors": errors[kind]}
-    row["eqsat"] |= {k: report[k] for k in ("rounding", "kept", "warnings", "gap", "seconds")} | {"budget": budget}
-    row["seconds"] = timings.median("float32")
-    if best is not None:
-        row["against"] = {
-            "peer": best,
-            "ratio": timings.ratio("eqsat", best),
-            "bound": timings.ratio_bound("eqsat", best),
-        }
+            row[kind] = row.get(kind, {}) | times | {"error": errors[kind]["worst"], "errors": errors[kind]}
+    row |= {"seconds": timings.median("float32"), "peer": best, "budget": budget, "rounds": timings.rounds}
+    for kind in OURS:
+        if best is not None and kind in programs:
+            row[kind]["against"] = {"ratio": timings.ratio(kind, best), "bound": timings.ratio_bound(kind, best)}
     return row
+
+
+def _ours(
+    row: Row, kind: str, device: str, precision: str, model: Path, calibration: Sequence[Batch], budget: float
+) -> Any:
+    """The result of eqsat on the backend of its device, and its report in the row."""
+    import eqsat
+
+    result = eqsat.optimize(
+        str(model),
+        device=device,
+        precision=precision,
+        calibration=calibration,
+        limits={"error": budget},
+        time_limit=120.0,
+        cache=False,
+        threads=1,
+    )
+    report = result.report.to_json()
+    row[kind] = {k: report[k] for k in ("rounding", "kept", "warnings", "gap", "seconds", "cost_before", "cost_after")}
+    if device == "openvino-cpu":
+        return result.compile()
+    result.save(target := model.with_name("eqsat.onnx"))
+    return _Session(target)
 
 
 def batches(model: ModelProto, count: int) -> Iterator[Batch]:
@@ -132,7 +169,7 @@ def batches(model: ModelProto, count: int) -> Iterator[Batch]:
     rng = np.random.default_rng(0)
     known = {t.name for t in model.graph.initializer}
     for _ in range(count):
-        batch: Batch = {}
+        batch: dict[str, Any] = {}
         for value in model.graph.input:
             if value.name in known:
                 continue
@@ -193,30 +230,51 @@ class _Reader:
         return self._left
 
 
-def _session(path: Path) -> Any:
-    import onnxruntime as ort
+class _Session:
+    """A model on ONNX Runtime, as its users make sessions."""
 
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-    return ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    def __init__(self, path: Path) -> None:
+        import onnxruntime as ort
+
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = 1
+        options.log_severity_level = 3
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        self._session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        self._names = [output.name for output in self._session.get_outputs()]
+
+    def run(self, batch: Batch) -> dict[str, Any]:
+        """The outputs by name."""
+        return dict(zip(self._names, self._session.run(self._names, batch), strict=True))
 
 
-def _bound(session: Any, batch: Mapping[str, Any]) -> Any:
-    return lambda: session.run(None, batch)
+class _OpenVino:
+    """A model on OpenVINO as it is, at a hint of precision."""
+
+    def __init__(self, path: Path, hint: str) -> None:
+        import openvino
+
+        core = openvino.Core()
+        settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": hint}
+        self._compiled = core.compile_model(core.read_model(path), "CPU", settings)
+        self._request = self._compiled.create_infer_request()
+
+    def run(self, batch: Batch) -> dict[str, Any]:
+        """The outputs by name."""
+        found = self._request.infer(dict(batch))
+        return {port.any_name: found[port] for port in self._compiled.outputs}
 
 
-def _errors(session: Any, reference: Any, held: Sequence[Batch]) -> dict[str, float]:
-    """‖out − ref‖ / ‖ref‖ of the worst output: of the worst batch, and the mean over batches."""
+def _bound(program: Any, batch: Batch) -> Callable[[], object]:
+    return lambda: program.run(batch)
+
+
+def _errors(program: Any, reference: Any, held: Sequence[Batch]) -> dict[str, Any]:
+    """‖out − ref‖ / ‖ref‖ of the worst output: of the worst batch, the mean over batches, and of each."""
     from eqsat.quantisation.sensitivity import output_error
 
-    names = [output.name for output in reference.get_outputs()]
-    every = [
-        output_error(*(dict(zip(names, s.run(names, batch), strict=True)) for s in (session, reference)))
-        for batch in held
-    ]
-    return {"worst": max(every), "mean": math.fsum(every) / len(every)}
+    every = [output_error(program.run(batch), reference.run(batch)) for batch in held]
+    return {"worst": max(every), "mean": math.fsum(every) / len(every), "each": every}
 
 
 if __name__ == "__main__":

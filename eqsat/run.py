@@ -22,6 +22,7 @@ from eqsat.steps.certifying import Judged, Ruling, first_certified
 from eqsat.steps.choosing import Adjust, Chooser, Chosen
 from eqsat.steps.failures import guarded, kept_original
 from eqsat.steps.growing import Grown, grow
+from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
 from eqsat.steps.precision.choice import IntegerChoice
 from eqsat.steps.provenance import describe_call
@@ -165,6 +166,10 @@ class Run:
         A finalist that is wrong is left out and the report says that the run failed; with `again`, its CertificateError
         is raised instead, and names the rules behind it.
         """
+        settings = with_kernels(self.settings, grown.snapshot, self.log)
+        return replace(self, settings=settings)._finish(grown, measure, again)
+
+    def _finish(self, grown: Grown, measure: bool, again: bool) -> Finished:
         trials, deadline = Trials(self.settings, self.log), self.settings.deadline
         chosen = self.choose(grown)
         judged = self.measure(chosen, trials, measure)

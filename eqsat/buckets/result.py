@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.buckets.program import BucketProgram, may_pad
-from eqsat.costs.table.environment import kind_of
 from eqsat.errors import UsageError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.sizes.buckets import Bucket, Buckets
@@ -67,8 +66,7 @@ class BucketedResult(Result):
         backend compiles for each size ("cupy") and it is proved that padding changes no output. BackendError where it
         is asked for and may leak, naming the value that it leaks into.
         """
-        gpu = kind_of(self.report.device) == "gpu"
-        name = select(("cupy" if gpu else None) if backend is None else backend).name
+        name = select(self.own_backend if backend is None else backend).name
         graphs = {bucket: result.graph for bucket, result in self.results.items()}
         padded = may_pad(graphs, self.buckets, pad, name in _BY_SIZE)
         if name == "onnxruntime":

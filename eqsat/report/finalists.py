@@ -127,7 +127,7 @@ def measure_finalists(
         when_compared(ready)
     if follow is not None:
         follow("timing")
-    clock = clock_for(threads) if backend == "onnxruntime" else "wall"
+    clock = clock_for(threads, backend)
     calls: dict[str, Callable[[], object]] = {}
     parts: dict[str, list[tuple[str, float]]] = {}
     for name, program in ready.programs.items():
@@ -200,15 +200,16 @@ def compare_finalists(
     seed: int,
     threads: int,
     drift: Mapping[str, float] | None = None,
+    backend: str = "onnxruntime",
     runs_elsewhere: bool = False,
     follow: Callable[[str], None] | None = None,
 ) -> Compared:
-    """Compare the outputs of graphs with the original's, without timing them, on ONNX Runtime or else on NumPy.
+    """Compare the outputs of graphs with the original's, without timing them, on a backend or else on NumPy.
 
     Graphs that are to run elsewhere, on a GPU say, may be such as ONNX Runtime has no kernels for: those are run on
     NumPy. BackendError where the original runs on neither.
     """
-    here = _Compiling("onnxruntime", source, threads, {}, (), else_on_numpy=runs_elsewhere)
+    here = _Compiling(backend, source, threads, {}, (), else_on_numpy=runs_elsewhere)
     try:
         return _compared(graphs, here, points, seed, drift or {}, None, follow)
     except BackendError:
@@ -305,6 +306,10 @@ class _Compiling:
         """The program of a finalist; EqsatError where the backend refuses it."""
         if self.backend == "cupy":
             return gpu_program(self.plans.get(name, graph), self.tuned)
+        if name == "original" and self.source is not None and self.backend == "openvino":
+            from eqsat.runtime.openvino.session import OpenVinoProgram, compiled
+
+            return OpenVinoProgram(graph, compiled(self.source, threads=self.threads, where=graph.name))
         if name == "original" and self.source is not None:
             from eqsat.runtime.onnxruntime.session import SessionProgram
 

@@ -37,8 +37,9 @@ class RoundingReport(FormerDict):
 
     `predicted` bounds the error of every output; `tightened` is the worst that was measured while choosing, `outputs`
     are errors on data that were held back from all choices. `interaction` is the factor on the root of the sum of
-    squares of single roundings. `integers` counts operators that compute on integers, by name; `kept` the others that
-    the exact choice has, by name and reason: "policy", "kernel", "cost" or "error".
+    squares of single roundings. `integers` counts operators that compute on integers, by name; `narrow` those in other
+    precisions than float32, by precision and name; `kept` the others, by name and reason: "policy", "kernel", "cost" or
+    "error".
     """
 
     budget: float | None
@@ -51,6 +52,7 @@ class RoundingReport(FormerDict):
     integers: Mapping[str, int] = field(default_factory=dict)
     kept: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: Sequence[str] = ()
+    narrow: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     @property
     def worst(self) -> float:

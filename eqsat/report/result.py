@@ -33,7 +33,7 @@ class Result:
     backend that knows layouts and kernels of several operators; None for the original. `library_plans` are those that
     calls of a GPU's libraries were measured to be fastest by. `source` is the model as it was given, a path or a
     ModelProto, where nothing better was found and all of it was wanted; it is then what is written, too. `failures` are
-    the errors that cost the run its result, where `report.failure` says that one did.
+    the errors that cost the run its result, where `report.failure` says that one did. `backend` is that of the device.
     """
 
     graph: Graph
@@ -45,6 +45,7 @@ class Result:
     plan: Plan | None = None
     library_plans: tuple[str, ...] = ()
     failures: tuple[Exception, ...] = field(default=(), compare=False, repr=False)
+    backend: str = "onnxruntime"
 
     @cached_property
     def _written(self) -> Graph:
@@ -53,9 +54,14 @@ class Result:
 
     @cached_property
     def _program(self) -> Program:
-        if kind_of(self.report.device) == "gpu":
-            return self.compile()
-        return program_of(self.graph, self._written, self.threads)
+        if self.own_backend == "onnxruntime":
+            return program_of(self.graph, self._written, self.threads)
+        return self.compile()
+
+    @property
+    def own_backend(self) -> str:
+        """The backend of the device that was optimised for."""
+        return "cupy" if kind_of(self.report.device) == "gpu" else self.backend
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The outputs by name for inputs by name, as `run` has them; models of PyTorch are called as their modules."""
@@ -73,14 +79,13 @@ class Result:
         return self._program.run(inputs)
 
     def compile(self, backend: str | None = None) -> Program:
-        """The result made ready to run on "cupy", "onnxruntime" or "numpy"; on that of its device where left out.
+        """The result made ready to run on "cupy", "onnxruntime", "openvino" or "numpy"; by default on its device's.
 
         The program is called with inputs by name. On "cupy" it runs the plan as it was chosen, in memory taken once and
         one captured CUDA graph; `memory()` says what it takes, `profile()` times its launches, and `static()` keeps
         inputs and outputs in place. BackendError for a backend that cannot be used here, with the packages it lacks.
         """
-        gpu = kind_of(self.report.device) == "gpu"
-        name = ("cupy" if gpu else None) if backend is None else backend
+        name = self.own_backend if backend is None else backend
         try:
             chosen = select(name)
         except BackendError as error:

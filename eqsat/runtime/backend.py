@@ -10,6 +10,7 @@ from eqsat.language.terms.graph import Graph
 from eqsat.runtime.cuda.backend import CupyBackend
 from eqsat.runtime.numpy.reference import ReferenceBackend
 from eqsat.runtime.onnxruntime.session import SessionBackend
+from eqsat.runtime.openvino.session import OpenVinoBackend
 from eqsat.system.plugins import Registry
 
 
@@ -53,10 +54,12 @@ def _checked(name: str, given: object) -> Backend:
 
 
 _METHODS = ("available", "compile")
-#: Every backend by name, the fastest on a CPU first; one for GPUs is used where it is asked for, and so are those of
-#: other packages, entry points of "eqsat.backends".
+#: Every backend by name, the one that is used unless another is asked for first. Those for GPUs and of other packages
+#: are used where they are asked for; plug-ins are entry points of "eqsat.backends".
 BACKENDS: Registry[Backend] = Registry(
-    "eqsat.backends", {b.name: b for b in (SessionBackend(), ReferenceBackend(), CupyBackend())}, _checked
+    "eqsat.backends",
+    {b.name: b for b in (SessionBackend(), ReferenceBackend(), OpenVinoBackend(), CupyBackend())},
+    _checked,
 )
 
 

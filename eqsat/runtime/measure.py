@@ -13,12 +13,17 @@ import numpy as np
 from eqsat.errors import BackendError, UsageError
 from eqsat.system.deadline import Deadline, TimeUp, check, current
 
-#: "thread" is the CPU time of the calling thread, for programs that run on it alone; "wall" is elapsed time.
-Clock: TypeAlias = Literal["thread", "wall"]
+#: "thread" is the CPU time of the calling thread, for programs that run on it alone, "process" that of all threads, for
+#: programs that run on one other; "wall" is elapsed time.
+Clock: TypeAlias = Literal["thread", "process", "wall"]
 
 Name = TypeVar("Name", bound=Hashable)
 
-_CLOCKS: Mapping[str, Callable[[], float]] = {"thread": time.thread_time, "wall": time.perf_counter}
+_CLOCKS: Mapping[str, Callable[[], float]] = {
+    "thread": time.thread_time,
+    "process": time.process_time,
+    "wall": time.perf_counter,
+}
 
 #: A sample lasts at least this long, in seconds: shorter programs are called several times.
 SAMPLE_SECONDS = 5e-4
@@ -28,9 +33,13 @@ LEAST_ROUNDS = 5
 WARM_UP = 2
 
 
-def clock_for(threads: int) -> Clock:
-    """The clock for programs on so many threads: the CPU time of the calling one where they run on it alone."""
-    return "thread" if threads == 1 else "wall"
+#: The clocks of backends whose programs run on one thread of this process.
+_OF_ONE: Mapping[str, Clock] = {"onnxruntime": "thread", "openvino": "process"}
+
+
+def clock_for(threads: int, backend: str = "onnxruntime") -> Clock:
+    """The clock for programs of a backend on so many threads: CPU time where they run on one thread of this process."""
+    return _OF_ONE.get(backend, "wall") if threads == 1 else "wall"
 
 
 @dataclass(frozen=True)

@@ -63,8 +63,8 @@ def _reason(settings: Settings) -> str:
         return "since steps are counted"
     if not settings.options.measure:
         return "since nothing is to be measured"
-    if BACKENDS["onnxruntime"].available() is not None:
-        return "since ONNX Runtime is not installed"
+    if (reason := BACKENDS[settings.backend].available()) is not None:
+        return f"since {reason}"
     return ""
 
 

@@ -69,7 +69,7 @@ class Chooser:
         opset = settings.options.opset or opset_of(original)
         # A plan for a GPU is run as it is, and written to ONNX in what operators its opset has.
         available: Available = everything
-        if costs.device.is_onnxruntime:
+        if not costs.device.gpu:
             available = available_on(opset, contrib=settings.contrib, windowed=windowed_dims(original))
         extraction = tensor_problem(
             self.snapshot, costs, available, settings.choices, settings.boundary, contrib=settings.contrib

@@ -184,7 +184,14 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
     describe_call(report, given, settings)
     options = settings.options
     result = Result(
-        graph, report, Explanation(()), given.source, options.threads, options.opset, failures=tuple(failures)
+        graph,
+        report,
+        Explanation(()),
+        given.source,
+        options.threads,
+        options.opset,
+        failures=tuple(failures),
+        backend=settings.backend,
     )
     return with_asked_inputs(result, given, options)
 

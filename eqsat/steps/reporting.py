@@ -95,5 +95,6 @@ def result_of(
         None if best.assembled is None else best.assembled.plan,
         settings.costs.library_plans if settings.device.gpu else (),
         tuple(log.failures),
+        settings.backend,
     )
     return with_asked_inputs(result, given, options)

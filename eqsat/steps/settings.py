@@ -17,6 +17,7 @@ from eqsat.language.terms.state import State
 from eqsat.options.checks import layouts_of
 from eqsat.options.options import Options
 from eqsat.quantisation.data import CalibrationData, read_calibration
+from eqsat.runtime.backend import BACKENDS
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import Deadline
 
@@ -121,7 +122,13 @@ class Settings:
     @property
     def backend(self) -> str:
         """The backend of the device."""
-        return "cupy" if self.device.gpu else "onnxruntime"
+        return self.device.backend
+
+    @property
+    def portable_backend(self) -> str:
+        """The backend that outputs are compared on: the device's, or ONNX Runtime where that is not here."""
+        here = self.device.is_here and not self.device.gpu and BACKENDS[self.backend].available() is None
+        return self.backend if here else "onnxruntime"
 
     @property
     def exact(self) -> Settings:
@@ -151,6 +158,6 @@ def choices_for(
         precisions=tuple(p for p in wanted.precisions if p not in left),
         arithmetic=tuple(p for p in wanted.arithmetic if p not in left),
     )
-    quiet = precision == "mixed" and not known.is_exact
+    quiet = isinstance(precision, str) and not known.is_exact
     warnings = [f"{device.name} has no speed of its own for {', '.join(left)}: left out"] if left and not quiet else []
     return Choices(names, known), warnings

@@ -103,6 +103,7 @@ class Trials:
                 seed=settings.options.seed,
                 threads=settings.options.threads,
                 drift=self._drift(candidates),
+                backend=settings.portable_backend,
                 runs_elsewhere=bool(settings.device.gpu),
             )
         except TimeUp as late:

@@ -37,7 +37,7 @@ class Device:
     are those its backend has kernels for, and `fuses` says whether it makes kernels of several operators. `source` says
     where the figures come from. `gpu` is the name that the driver of a CUDA device reports, empty for other devices.
     `integers` are the operators of float32 that its backend can run on integers, between quantisation and
-    dequantisation.
+    dequantisation. `runtime` is the backend of a CPU, ONNX Runtime where it is left out.
     """
 
     name: str
@@ -56,6 +56,7 @@ class Device:
     source: str
     gpu: str = ""
     integers: tuple[str, ...] = ()
+    runtime: str = ""
 
     def peak(self, dtype: str) -> float:
         """Arithmetic operations a second on elements of this type; those of float32 where nothing is known."""
@@ -93,8 +94,13 @@ class Device:
 
     @property
     def is_onnxruntime(self) -> bool:
-        """True if ONNX Runtime runs its programs: for all but GPUs."""
-        return not self.gpu
+        """True if ONNX Runtime runs its programs."""
+        return self.backend == "onnxruntime"
+
+    @property
+    def backend(self) -> str:
+        """The backend that runs its programs."""
+        return "cupy" if self.gpu else self.runtime or "onnxruntime"
 
     @property
     def strided(self) -> bool:

@@ -154,7 +154,8 @@ CHECKS: Mapping[str, Callable[[str, Any], None]] = MappingProxyType(
         "source": _text(empty=False),
         "gpu": _text(empty=True),
         "integers": _check_operators,
+        "runtime": _one_of("", "onnxruntime", "openvino"),
     }
 )
 #: Fields that may be left out.
-OPTIONAL = ("gpu", "integers")
+OPTIONAL = ("gpu", "integers", "runtime")

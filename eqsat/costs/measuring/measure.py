@@ -1,11 +1,11 @@
-"""Operators, and kernels of several, measured one at a time on ONNX Runtime."""
+"""Operators, and kernels of several, measured one at a time on the backend of a CPU."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from eqsat.language.ops import OPS
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.runtime.measure import clock_for, interleaved
 
-#: The device whose operators are measured here.
+#: The device whose operators are measured unless another is named.
 DEVICE = "onnxruntime-cpu"
 #: Seconds that rounds of one operator may take; building its sessions comes on top.
 OPERATOR_SECONDS = 0.025
@@ -60,13 +60,14 @@ def fill(
     Each result is committed at once, so a run that is stopped goes on where it was. `progress` is called before each
     operator with how many are done, how many there are, and the operator. After `time_limit` seconds no operator is
     begun. Without `shipped`, kernels whose entries come with eqsat are measured here too, since a processor of the same
-    name may run at another speed, and times that are compared should be measured together. Kernels that ONNX Runtime
-    refuses, or cannot express, are listed with the reason and left to the estimate. `seconds` limits the rounds of one
-    operator; entries are those of `device`. UsageError for a time limit that is not above 0.
+    name may run at another speed, and times that are compared should be measured together. Kernels that the backend
+    refuses, or ONNX cannot express, are listed with the reason and left to the estimate. `seconds` limits the rounds of
+    one operator; entries are those of `device`. UsageError for a time limit that is not above 0.
     """
     if time_limit is not None and not time_limit > 0:
         raise UsageError(f"time_limit = {time_limit}", expected="a number of seconds above 0")
-    environment = Environment.current(device, threads)
+    on = Device.of(device)
+    environment = Environment.current(on, threads)
     known = set(table.entries(environment) if shipped else table.own(environment))
     wanted = list(dict.fromkeys(keys))
     todo = [k for k in wanted if k.text not in known]
@@ -78,7 +79,7 @@ def fill(
         if progress is not None:
             progress(done, len(todo), key)
         try:
-            entry = measure(key, threads=threads, seconds=seconds)
+            entry = measure(key, threads=threads, seconds=seconds, device=on)
         except EqsatError as error:
             failed.append((key, error.what))
             continue
@@ -86,31 +87,41 @@ def fill(
     return Campaign(len(todo) - len(failed), len(wanted) - len(todo), tuple(failed))
 
 
-def measure(key: Key, *, threads: int = 1, seconds: float = OPERATOR_SECONDS, seed: int = 0) -> Entry:
-    """The time of one kernel on ONNX Runtime at the level "all", without the fixed cost of a session.
+def measure(
+    key: Key,
+    *,
+    threads: int = 1,
+    seconds: float = OPERATOR_SECONDS,
+    seed: int = 0,
+    device: str | Device = DEVICE,
+) -> Entry:
+    """The time of one kernel on the backend of a device, without the fixed cost of a session.
 
     Two graphs, of K and of 2K independent copies, run in turn; the time is (T(2K) - T(K)) / K, in each round. Inputs
     and results lie in the nearer caches, as after a producer; each copy has constants of its own, which come from
     farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, the
-    cost of a session is nothing. CPU time of the calling thread for one thread, else elapsed time. Of several operators
-    it is the time of all, fused as far as ONNX Runtime fuses them. `seconds` is how many seconds the rounds may take
+    cost of a session is nothing. CPU time for one thread, else elapsed time. Of several operators it is the time of
+    all, fused as far as the backend fuses them. `seconds` is how many seconds the rounds may take
     together. Where copies can share their constants, their time with these in nearer memory is the entry's hot time.
     CostError where the kernel cannot be run alone.
     """
-    estimate = _estimate(key)
+    on = Device.of(device)
+    estimate = _estimate(key, on)
     constants = _constant_bytes(key)
     lengths = [1] if constants > _ALONE_BYTES else [n * _copies(estimate, constants) for n in (1, 2)]
     try:
-        programs = {str(n): _Program(build_microbenchmark(key, n, seed), threads) for n in lengths}
+        made = {str(n): build_microbenchmark(key, n, seed, contrib=on.is_onnxruntime) for n in lengths}
+        programs = {name: _bound(benchmark, on, threads) for name, benchmark in made.items()}
         if len(lengths) > 1 and constants >= _HOT_BYTES and not programs[str(lengths[0])].extra:
-            hot = {f"hot {n}": build_microbenchmark(key, n, seed, hot=True) for n in lengths}
-            programs |= {name: _Program(benchmark, threads) for name, benchmark in hot.items()}
+            hot = {f"hot {n}": build_microbenchmark(key, n, seed, hot=True, contrib=on.is_onnxruntime) for n in lengths}
+            programs |= {name: _bound(benchmark, on, threads) for name, benchmark in hot.items()}
     except BackendError as error:
-        raise CostError(error.what, where=key.text, expected="an operator that ONNX Runtime implements") from error
+        expected = f"an operator that the backend {on.backend!r} implements"
+        raise CostError(error.what, where=key.text, expected=expected) from error
     timings = interleaved(
         {name: program.run for name, program in programs.items()},
         seed=seed,
-        clock=clock_for(threads),
+        clock=clock_for(threads, on.backend),
         time_limit=seconds,
     )
     first, last = (np.asarray(timings.samples[str(n)]) for n in (lengths[0], lengths[-1]))
@@ -142,10 +153,9 @@ def _constant_bytes(key: Key) -> int:
     return sum(size for (place, _), size in sizes.items() if not OPS[members[place].op].movement)
 
 
-def _estimate(key: Key) -> float:
+def _estimate(key: Key, device: Device) -> float:
     """An estimate of the time of one copy: the sum over its operators by themselves."""
     members = zip(stated(FusedKey.of(key)).members, chain_types(key), strict=True)
-    device = Device.of(DEVICE)
     return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in members)
 
 
@@ -156,6 +166,25 @@ def _copies(estimate: float, constants: int) -> int:
         return wanted
     cold = min(math.ceil(_COLD_BYTES / (3 * constants)), round(_COLD_SECONDS / estimate))
     return max(1, min(max(wanted, cold), _MOST_COPIES, _COPIED_BYTES // (3 * constants)))
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """A microbenchmark ready to run; `extra` seconds are the pooling at the end of each copy, and its conversion."""
+
+    run: Callable[[], object]
+    extra: float
+
+
+def _bound(benchmark: Microbenchmark, device: Device, threads: int) -> _Bound:
+    extra = 2 * device.launch if benchmark.tail else 0.0
+    if device.is_onnxruntime:
+        return _Bound(_Program(benchmark, threads).run, extra)
+    from eqsat.runtime.backend import select
+
+    run = select(device.backend).compile(benchmark.graph, threads=threads).bind(benchmark.inputs)
+    run()
+    return _Bound(run, extra)
 
 
 class _Program:
@@ -183,8 +212,6 @@ class _Program:
             self.run()
         except RuntimeError as error:
             raise BackendError(f"ONNX Runtime failed: {str(error).strip().splitlines()[0]}") from error
-        #: Time of the pooling at the end of each copy, and of the conversion of its result.
-        self.extra = 2 * Device.of(DEVICE).launch if benchmark.tail else 0.0
 
     def run(self) -> None:
         """One run of all copies."""

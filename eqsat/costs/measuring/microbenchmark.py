@@ -114,7 +114,9 @@ class Data:
         return floats.astype(dtype.numpy)
 
 
-def build_microbenchmark(key: Key, copies: int, seed: int = 0, *, hot: bool = False) -> Microbenchmark:
+def build_microbenchmark(
+    key: Key, copies: int, seed: int = 0, *, hot: bool = False, contrib: bool = True
+) -> Microbenchmark:
     """`copies` independent applications of a kernel, each to data and constants of its own; all results are outputs.
 
     Where it is `hot` all copies share their constants, which then lie in the nearest memory that holds them.
@@ -123,14 +125,15 @@ def build_microbenchmark(key: Key, copies: int, seed: int = 0, *, hot: bool = Fa
     convolution by constant filters reads one input in all copies and ends in a pooling that keeps one element a
     channel: between convolutions ONNX Runtime keeps a blocked layout, and so the conversions into it and out of it are
     no part of the measured time. What comes or is left column-major is stored so, and a product of such is written as
-    `lower` writes it; ONNX Runtime fuses what it fuses. CostError for a kernel that ONNX cannot express.
+    `lower` writes it; the backend fuses what it fuses. With `contrib` operators of ONNX Runtime's own stand for those
+    that it has. CostError for a kernel that ONNX cannot express.
     """
     chain = FusedKey.of(key)
     results = chain_types(key)
     for member, produced in zip(chain.members, results, strict=True):
         if not is_quantised(member):
             _check_way(member, produced)
-    draft = _CopiesDraft(chain, results, Data(seed), hot)
+    draft = _CopiesDraft(chain, results, Data(seed), hot, contrib)
     for copy in range(copies):
         draft.add(copy)
     graph = draft.graph(f"{copies} x {chain.op}")
@@ -260,8 +263,10 @@ def check_layouts(key: OpKey, results: tuple[TensorType, ...], layouts: tuple[st
 class _CopiesDraft:
     """A graph being built copy by copy."""
 
-    def __init__(self, chain: FusedKey, results: tuple[tuple[TensorType, ...], ...], data: Data, hot: bool) -> None:
-        self.chain, self.results, self.data, self.hot = chain, results, data, hot
+    def __init__(
+        self, chain: FusedKey, results: tuple[tuple[TensorType, ...], ...], data: Data, hot: bool, contrib: bool
+    ) -> None:
+        self.chain, self.results, self.data, self.hot, self.contrib = chain, results, data, hot, contrib
         self.inputs: dict[str, Array] = {}
         self.constants: dict[str, Constant] = {}
         self.types: dict[str, TensorType] = {}
@@ -273,7 +278,7 @@ class _CopiesDraft:
         self.typed = stated(chain)
         first = chain.members[0]
         filtered = first.op == "conv" and len(first.const_operands) > 1 and first.const_operands[1]
-        self.tail = filtered and results[0] == results[-1] and not is_quantised(first)
+        self.tail = filtered and results[0] == results[-1] and not (is_quantised(first) and contrib)
 
     def add(self, copy: int) -> None:
         """One more application."""
@@ -285,13 +290,13 @@ class _CopiesDraft:
                 name = self._operand(copy, place, index) if link is None else values[link][0]
                 operands.append(name)
                 if name is not None and link is None:
-                    read[name] = Held(name, _state_of(member, index))
+                    read[name] = Held(name, self._state(member, index))
             last = place == len(self.chain.members) - 1
             values.append(tuple(f"{'y' if last else f't{place}_'}{copy}_{i}" for i in range(len(self.results[place]))))
             self.types.update(zip(values[-1], self.results[place], strict=True))
             self.nodes.append(Node(member.op, tuple(operands), values[-1], member.attrs))
         end = self.chain.members[-1]
-        state = _state_of(end, -1)
+        state = self._state(end, -1)
         nodes = tuple(outputs[0] for outputs in values)
         made = tuple(Held(v, state) for v in values[-1])
         self.kernels.append(Kernel(nodes, tuple(read.values()), made, end.arithmetic))
@@ -303,13 +308,22 @@ class _CopiesDraft:
         self.states |= dict.fromkeys(values[-1], state)
         self.outputs += [self._pooled(values[-1][0], whole=True)] if self.tail else values[-1]
 
+    def _state(self, key: OpKey, index: int) -> State:
+        """The state of an operand or the result: in rows where it is fed to another runtime than ONNX Runtime.
+
+        Turned before it is restored, an image of integers would keep its kernel in float32 on OpenVINO, which turns
+        images by itself.
+        """
+        state = _state_of(key, index)
+        return state if self.contrib or not is_quantised(key) else replace(state, layout="row")
+
     def graph(self, name: str) -> Graph:
         """The graph of all copies, in the words of ONNX."""
         outputs = {v: v for v in self.outputs}
         graph = Graph(name, tuple(self.inputs), outputs, tuple(self.nodes), self.constants, self.types)
         boundary = {value: state for value, state in self.states.items() if not state.is_plain}
         if not any(member.layouts or is_quantised(member) for member in self.chain.members):
-            return for_onnxruntime(graph)
+            return for_onnxruntime(graph) if self.contrib else graph
         return lower(Plan(graph, tuple(self.kernels), boundary, self.scales))
 
     def _operand(self, copy: int, place: int, index: int) -> str | None:
@@ -329,7 +343,7 @@ class _CopiesDraft:
             if const:
                 self.constants[name] = Constant.of(self.data.operand(member, index, type), type.dtype)
             else:
-                state = self.states[name] = _state_of(member, index)
+                state = self.states[name] = self._state(member, index)
                 stored = state.typed(type.with_shape(stored_shape(type.dims, state.layout)))
                 self.inputs[name] = self.data.operand(member, index, stored)
         # An image that a convolution did not make is brought into the blocked layout once for all copies.
@@ -346,4 +360,12 @@ class _CopiesDraft:
             full = pool.complete({k: v for k, v in attrs.items() if k in pool.attrs})
             self.types[name] = pool.result_types((image,), full)[0]
             self.nodes.append(Node("max_pool", (value,), (name,), Attrs(full)))
+            if (state := self.states.get(value, State())).is_quantised:
+                self._pool_integers(value, name, state)
         return name
+
+    def _pool_integers(self, value: str, name: str, state: State) -> None:
+        """The kernel of a pooling on integers; what it makes at the end of a copy is an output."""
+        self.kernels.append(Kernel((name,), (Held(value, state),), (Held(name, state),), INTEGER))
+        self.scales[name, state.precision] = self.scales.get((value, state.precision), _UNIT_SCALES[state.precision])
+        self.states[name] = state

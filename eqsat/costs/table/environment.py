@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
-from eqsat.costs.devices.device import Device, gpu_device
+from eqsat.costs.devices.device import DEVICES, Device, gpu_device
 from eqsat.costs.devices.fields import CUDA, MAKER
 from eqsat.errors import CostError
 from eqsat.runtime.cuda.device.installation import probe
@@ -123,11 +123,11 @@ def cpu_model() -> str:
 
 
 @cache
-def _runtime() -> str:
+def _runtime(package: str) -> str:
     try:
-        return f"onnxruntime {metadata.version('onnxruntime')}"
+        return f"{package} {metadata.version(package)}"
     except metadata.PackageNotFoundError:
-        return "onnxruntime absent"
+        return f"{package} absent"
 
 
 def kind_of(device: str | Device) -> Kind:
@@ -137,7 +137,10 @@ def kind_of(device: str | Device) -> Kind:
 
 
 def _of_cpu(device: str | Device, threads: int) -> Environment:
-    return Environment(device if isinstance(device, str) else device.name, cpu_model(), _runtime(), threads)
+    if isinstance(device, str):
+        runtime = DEVICES[device].backend if device in DEVICES else "onnxruntime"
+        return Environment(device, cpu_model(), _runtime(runtime), threads)
+    return Environment(device.name, cpu_model(), _runtime(device.backend), threads)
 
 
 def _of_gpu(device: str | Device, _threads: int) -> Environment:

@@ -47,6 +47,15 @@ def sections(report: Record) -> Group:
     return Group(*tables, *(Text(line, style=style) for line, style in notes(report)))
 
 
+def _calibration(report: Record) -> str:
+    """The measurements made before choosing, in words."""
+    if report.rounding is not None:
+        return "kernels measured, and errors of their roundings on data"
+    if report.borrowed_share or report.borrowed_from:
+        return "a few operators measured, to scale the costs of another machine"
+    return "kernels measured"
+
+
 def phase_rows(report: Record) -> Iterator[tuple[str, str, str]]:
     """The phases in order: the outcome of each in a line, and its seconds."""
     lines = {
@@ -57,7 +66,7 @@ def phase_rows(report: Record) -> Iterator[tuple[str, str, str]]:
         "measure": _measurement(report),
     }
     if "calibrate" in report.seconds:
-        lines["calibrate"] = "a few operators measured, to scale the costs of another machine"
+        lines["calibrate"] = _calibration(report)
     if "bodies" in report.seconds:
         changed = report.certificate.bodies or ()
         lines["bodies"] = f"{count(len(changed), 'body', 'bodies')} of If, Loop and Scan changed"
@@ -233,7 +242,11 @@ def _roundings(rounding: RoundingReport) -> list[str]:
         f"{n} {op} ({reason})" for op, reasons in sorted(rounding.kept.items()) for reason, n in sorted(reasons.items())
     ]
     most = "" if rounding.budget is None else f" of at most {percent(rounding.budget)}"
-    lines = [f"on integers: {integers}", f"in float32: {', '.join(kept) or 'nothing'}"]
+    narrow = [
+        f"in {precision}: {', '.join(f'{n} {op}' for op, n in counts.items())}"
+        for precision, counts in rounding.narrow.items()
+    ]
+    lines = [f"on integers: {integers}", *narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
     data = rounding.data
     batches = f"{count(data.report, 'batch', 'batches')} held back of {data.source}"
     for name, one in rounding.outputs.items():

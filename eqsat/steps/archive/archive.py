@@ -164,6 +164,7 @@ class Archive:
             options.opset,
             plan,
             entry.library_plans,
+            backend=self.settings.backend,
         )
         if entry.witness is not None and not entry.witness.agrees(result, original):
             raise ValueError("other outputs than it had")

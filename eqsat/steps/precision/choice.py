@@ -19,18 +19,19 @@ from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.quantised import INTEGER
 from eqsat.language.onnx.write import exporter
-from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
+from eqsat.language.onnx.write.availability import CHANNEL_SCALES, lacking, opset_of
 from eqsat.language.ops import OPS
 from eqsat.language.terms import DType, Graph, TensorType
-from eqsat.quantisation.sensitivity import array_error, output_error
+from eqsat.quantisation.sensitivity import array_error, foreseen, output_error
 from eqsat.report.finalists import Candidate
 from eqsat.report.precision import DataParts, OutputError, RoundingReport
 from eqsat.report.report import Progress
+from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
-from eqsat.steps.precision.kernels import costs_with
+from eqsat.steps.kernels import costs_with
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
 
 Batch = Mapping[str, Any]
@@ -164,7 +165,7 @@ class IntegerChoice:
     def _within(self, prepared: _Prepared) -> Chosen:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted."""
         log, settings = self.chooser.log, self.chooser.settings
-        original = select().compile(self.chooser.given.graph, threads=settings.options.threads)
+        original = self._compiled(self.chooser.given.graph)
         tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
         budget, factor = settings.budget, prepared.measured.interaction
         most = math.inf if budget is None else budget
@@ -174,7 +175,7 @@ class IntegerChoice:
             if tried is None:
                 break
             errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
-            worst = max(errors)
+            worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
                 factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
                 continue
@@ -182,7 +183,7 @@ class IntegerChoice:
             if agreement < 1.0:
                 most = tried.predicted * _LESS
                 continue
-            return self._accepted(tried, prepared, factor, worst, number)
+            return self._accepted(tried, prepared, factor, max(errors), number)
         log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
         return self.exact
 
@@ -197,8 +198,12 @@ class IntegerChoice:
         chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
         (_, candidate) = chooser.finalists(extraction, {"int8": solution})[:2]
         predicted = math.sqrt(solution.amounts["error"])
-        program = select().compile(candidate.graph, threads=settings.options.threads)
+        program = self._compiled(candidate.graph, settings.portable_backend)
         return _Tried(solution, extraction, candidate, program, predicted)
+
+    def _compiled(self, graph: Graph, backend: str | None = None) -> Program:
+        """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
+        return select(backend).compile(expanded(graph, lacking()), threads=self.chooser.settings.options.threads)
 
     def _accepted(
         self,
@@ -214,9 +219,9 @@ class IntegerChoice:
         data = settings.data
         source = "random inputs" if data is None else data.source
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
-        original = select().compile(self.chooser.given.graph, threads=settings.options.threads)
+        original = self._compiled(self.chooser.given.graph)
         held = [(batch, original.run(batch)) for batch in report]
-        integers, kept = self._counted(tried, prepared, factor)
+        integers, narrow, kept = self._counted(tried, prepared, factor)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
             tried.predicted,
@@ -227,14 +232,15 @@ class IntegerChoice:
             rounds,
             integers,
             kept,
+            narrow=narrow,
         )
         solutions = [*self.exact.candidates, tried.candidate]
         return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=solutions)
 
     def _counted(
         self, tried: _Tried, prepared: _Prepared, factor: float
-    ) -> tuple[dict[str, int], dict[str, dict[str, int]]]:
-        """The operators that compute on integers, and why each of the others does not."""
+    ) -> tuple[dict[str, int], dict[str, dict[str, int]], dict[str, dict[str, int]]]:
+        """The operators that compute on integers, those in narrow floats, and why each of the others is in neither."""
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
         integers = Counter(nodes[p].op for p in chosen)
@@ -242,10 +248,15 @@ class IntegerChoice:
         unbound = set() if free is None else _positions(free.extraction, free.solution, integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
+        narrow: dict[str, Counter[str]] = {}
+        precisions = _narrow(tried.extraction, tried.solution)
         for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
             node = nodes[position]
             declared = OPS.get(node.op)
             if declared is None or declared.view or not _makes_floats(node.types):
+                continue
+            if position in precisions:
+                narrow.setdefault(precisions[position], Counter())[node.op] += 1
                 continue
             if not policy.allows(node.op, INTEGER):
                 reason = "policy"
@@ -254,7 +265,7 @@ class IntegerChoice:
             else:
                 reason = "error" if position in unbound else "cost"
             kept.setdefault(node.op, Counter())[reason] += 1
-        return dict(integers), {op: dict(reasons) for op, reasons in kept.items()}
+        return dict(integers), _plain(narrow), _plain(kept)
 
 
 def _unwritable(graph: Graph, asked: int | None) -> str | None:
@@ -273,6 +284,23 @@ def _positions(extraction: TensorProblem, solution: Solution, *, integers: bool)
     """The e-nodes of the kernels of a solution, those on integers or the others."""
     chosen = (extraction.options[index] for index in solution.chosen.values())
     return {p for option in chosen if _on_integers(option) is integers and not option.fetch for p in option.positions}
+
+
+def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
+    """The e-nodes of a solution that run in other precisions than their own, with these."""
+    chosen = (extraction.options[index] for index in solution.chosen.values())
+    return {
+        position: precision
+        for option in chosen
+        if not option.fetch and not _on_integers(option)
+        for way in option.implementations
+        for precision in {way.arithmetic, way.result.precision, *(state.precision for state in way.operands)} - {""}
+        for position in option.positions
+    }
+
+
+def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
+    return {name: dict(counter) for name, counter in counts.items()}
 
 
 def _on_integers(option: Any) -> bool:

@@ -100,7 +100,7 @@ def test_values_that_are_no_tensors_and_shapes_unknown_pass():
 def test_backends_are_chosen_by_name_or_as_the_first_that_works():
     assert select().available() is None
     assert [select(n).name for n in ("onnxruntime", "numpy")] == list(BACKENDS)[:2]
-    with pytest.raises(BackendError, match=r"no backend 'tpu'\n  expected one of onnxruntime, numpy, cupy"):
+    with pytest.raises(BackendError, match=r"no backend 'tpu'\n  expected one of onnxruntime, numpy, openvino, cupy"):
         select("tpu")
 
 

@@ -6,7 +6,7 @@ from functools import cache
 
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Graph, Node, TensorType
+from eqsat.language.terms import DType, Graph, Node, TensorType
 
 
 @cache
@@ -36,12 +36,34 @@ CHANNEL_SCALES = 13
 def opset_of(graph: Graph) -> int:
     """The opset a graph is written at unless another one is asked for.
 
-    That of the model it came from, or the first one that has the scales of a graph with kernels on integers.
+    That of the model it came from, or the first one that has the scales and the element types that were chosen for it.
     """
-    own = graph.origin.opset if isinstance(graph.origin, OnnxOrigin) else None
-    if own is not None and own < CHANNEL_SCALES and any(_scales_channels(graph, node) for node in graph.nodes):
-        return CHANNEL_SCALES
-    return own or DEFAULT_OPSET
+    own = graph.origin.opset or DEFAULT_OPSET if isinstance(graph.origin, OnnxOrigin) else DEFAULT_OPSET
+    if own < CHANNEL_SCALES and any(_scales_channels(graph, node) for node in graph.nodes):
+        own = CHANNEL_SCALES
+    halves = {node.op for node in graph.nodes if any(_is_bfloat16(graph, value) for value in node.inputs)}
+    return max((_first(op, "tensor(bfloat16)", own) for op in halves), default=own)
+
+
+@cache
+def _first(op: str, type: str, opset: int) -> int:
+    """The first opset, from one on, whose operator takes an element type; that one where none does."""
+    from onnx import defs
+
+    name = OPS[op].onnx if op in OPS else None
+    for number in range(opset, defs.onnx_opset_version() + 1) if name is not None else ():
+        try:
+            schema = defs.get_schema(name, number, "")
+        except defs.SchemaError:
+            continue
+        if schema.inputs and type in schema.inputs[0].types:
+            return number
+    return opset
+
+
+def _is_bfloat16(graph: Graph, value: str | None) -> bool:
+    type = None if value is None else graph.type(value)
+    return isinstance(type, TensorType) and type.dtype is DType.BFLOAT16
 
 
 def _scales_channels(graph: Graph, node: Node) -> bool:

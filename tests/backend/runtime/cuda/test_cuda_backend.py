@@ -96,7 +96,7 @@ def test_without_cupy_it_says_what_to_install_and_what_runs_instead(tmp_path):
     assert asked(tmp_path) == (
         "backend 'cupy' cannot be used here: cupy is not installed (pip install 'eqsat[cuda13]')\n"
         "  expected a backend that is installed\n"
-        "  use one of onnxruntime, numpy\n"
+        "  use one of onnxruntime, numpy, openvino\n"
     )
 
 

@@ -1,0 +1,1 @@
+"""Graphs on OpenVINO: on its CPU plugin, in the element types that they state."""

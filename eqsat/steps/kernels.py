@@ -1,0 +1,80 @@
+"""Kernels measured where a run needs their times and its table lacks them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eqsat.costs.kernels.fusion import FusedKey, Key
+from eqsat.costs.kernels.work import work_of
+from eqsat.costs.measuring.measure import fill
+from eqsat.costs.measuring.microbenchmark import chain_types, stated
+from eqsat.costs.model.model import CostModel
+from eqsat.egraph.snapshot import Snapshot
+from eqsat.errors import CostError, EqsatError
+from eqsat.extract.tensors.candidates import candidates
+from eqsat.report.report import Progress
+from eqsat.runtime.backend import BACKENDS
+from eqsat.steps.log import Log
+from eqsat.steps.settings import Settings
+
+#: Seconds that kernels may be measured for: what is left then is known by the next run.
+SECONDS = 60.0
+#: Kernels of several operators that are worth a time of their own.
+_MOST_FUSED = 32
+
+
+def with_kernels(settings: Settings, snapshot: Snapshot, log: Log) -> Settings:
+    """The settings with the times of an e-graph's kernels, for a device whose costs no table has.
+
+    The costs of ONNX Runtime are borrowed from the nearest machine and scaled; of another runtime none come with eqsat,
+    and the kernels that are estimated to take longest are measured first. Like calibration it is no part of the time
+    limit.
+    """
+    if settings.device.is_onnxruntime or settings.device.gpu or not may_measure(settings):
+        return settings
+    found = candidates(snapshot, settings.device, settings.choices, settings.costs.sizes, _MOST_FUSED)
+    keys = sorted(found, key=lambda key: -_estimate(key, settings))
+    with log.phase("calibrate"), settings.deadline.paused():
+        return replace(settings, costs=costs_with(keys, settings, log))
+
+
+def may_measure(settings: Settings) -> bool:
+    """True where a run may measure kernels: asked to measure, not by steps, on a device that is here."""
+    options = settings.options
+    if not options.measure or options.steps is not None or not settings.device.is_here:
+        return False
+    return BACKENDS[settings.backend].available() is None
+
+
+def costs_with(keys: Sequence[Key], settings: Settings, log: Log) -> CostModel:
+    """The costs of a run with the times of kernels that its table lacks, measured now and kept in the table.
+
+    Nothing is measured where the run may not: kernels without a time are estimated, or not offered, then.
+    """
+    options, costs = settings.options, settings.costs
+    if not may_measure(settings):
+        return costs
+
+    def progress(done: int, count: int, key: Key) -> None:
+        log.say(Progress("calibrate", detail=f"kernel {done + 1} of {count}: {key.op}"))
+
+    table = options.opened_table()
+    try:
+        outcome = fill(keys, table, progress, SECONDS, threads=options.threads, device=settings.device)
+    except CostError as error:  # a full disk or a lock is no reason to optimise nothing
+        log.warnings.append(f"kernels were not measured: {error.what}")
+        return costs
+    if outcome.left:
+        log.warnings.append(f"{outcome.left} kernels were not measured in {SECONDS:g} s; the next run goes on there")
+    return costs.measured_anew(table.entries(costs.environment))
+
+
+def _estimate(key: Key, settings: Settings) -> float:
+    """An estimate of the time of a kernel, in seconds; 0 for one that cannot be measured."""
+    device = settings.device
+    try:
+        pairs = zip(stated(FusedKey.of(key)).members, chain_types(key), strict=True)
+        return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in pairs)
+    except EqsatError:
+        return 0.0
