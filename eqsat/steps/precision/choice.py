@@ -41,6 +41,9 @@ ROUNDS = 8
 #: The margin by which a prediction that was too low is raised, and by which a budget that lost a row's largest element
 #: is lowered.
 _MARGIN, _LESS = 1.1, 0.5
+#: The share of a prediction above which an error is as was predicted, and the share of a choice's cost that another one
+#: has to save to be worth a measurement.
+_SLACK, _CHEAPER = 0.95, 0.995
 #: Random batches that roundings are measured on where no data were given.
 _DRAWN = 4
 
@@ -54,6 +57,16 @@ class _Tried:
     candidate: Candidate
     program: Program
     predicted: float
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A choice whose errors are as predicted, with the factor of the prediction and the number of its round."""
+
+    tried: _Tried
+    factor: float
+    worst: float
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -169,21 +182,30 @@ class IntegerChoice:
         tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
         budget, factor = settings.budget, prepared.measured.interaction
         most = math.inf if budget is None else budget
+        held: _Held | None = None
         for number in range(1, ROUNDS + 1):
             log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
             tried = self._tried(prepared, factor, most)
-            if tried is None:
+            if tried is None or (held is not None and tried.solution.cost > _CHEAPER * held.tried.solution.cost):
                 break
             errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
             worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
+                if held is not None:
+                    break
                 factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
                 continue
             agreement = _agreement(tried.program, tightening) if budget is None else 1.0
             if agreement < 1.0:
                 most = tried.predicted * _LESS
                 continue
-            return self._accepted(tried, prepared, factor, max(errors), number)
+            held = _Held(tried, factor, max(errors), number)
+            if budget is None or worst > _SLACK * tried.predicted:
+                break
+            # More kernels fit where roundings amount to less than was predicted.
+            factor *= max(worst / (_SLACK * tried.predicted), _LESS)
+        if held is not None:
+            return self._accepted(held.tried, prepared, held.factor, held.worst, held.rounds)
         log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
         return self.exact
 
