@@ -213,6 +213,8 @@ def _rounded_products(
         x, y = f"x{place}", f"y{place}"
         weights, *rest = one.constants
         own = [Constant.of(one.scale.rounded(weights.array), DType.FLOAT32), *rest]
+        if rest:
+            own[1] = Constant.of(one.scale.corrected(rest[0].array), DType.FLOAT32)
         names = [f"c{place}_{number}" for number in range(len(own))]
         constants |= dict(zip(names, own, strict=True))
         types |= {name: constants[name].type for name in names}

@@ -319,12 +319,39 @@ class _CopiesDraft:
 
     def graph(self, name: str) -> Graph:
         """The graph of all copies, in the words of ONNX."""
+        if self.contrib and self._reads_images:
+            self._accompany()
         outputs = {v: v for v in self.outputs}
         graph = Graph(name, tuple(self.inputs), outputs, tuple(self.nodes), self.constants, self.types)
         boundary = {value: state for value, state in self.states.items() if not state.is_plain}
         if not any(member.layouts or is_quantised(member) for member in self.chain.members):
             return for_onnxruntime(graph) if self.contrib else graph
         return lower(Plan(graph, tuple(self.kernels), boundary, self.scales))
+
+    @property
+    def _reads_images(self) -> bool:
+        """True for operators on images of integers none of which is a convolution."""
+        first = self.chain.members[0]
+        return is_quantised(first) and layout_of(first, 0) == "nhwc" and not OPS[first.op].product
+
+    def _accompany(self) -> None:
+        """Add a convolution on integers, of one element.
+
+        Where a graph has one, and only there, ONNX Runtime moves the turning of images past operators that it has
+        kernels for, as it does in a network.
+        """
+        state, image = State("nhwc", "uint8"), TensorType.of("float32", (1, 1, 1, 1))
+        self.types |= dict.fromkeys(("image", "filter", "filtered"), image)
+        self.constants["filter"] = Constant.of(np.ones((1, 1, 1, 1), np.float32), DType.FLOAT32)
+        self.inputs["image"] = np.ones((1, 1, 1, 1), np.uint8)
+        attrs = Attrs(spec("conv").complete({}))
+        self.nodes.append(Node("conv", ("image", "filter"), ("filtered",), attrs))
+        operands = (Held("image", state), Held("filter", State("row", "int8")))
+        self.kernels.append(Kernel(("filtered",), operands, (Held("filtered", state),), INTEGER))
+        self.scales |= {(v, "uint8"): _UNIT_SCALES["uint8"] for v in ("image", "filtered")}
+        self.scales["filter", "int8"] = _UNIT_SCALES["int8"]
+        self.states |= {"image": state, "filtered": state}
+        self.outputs.append("filtered")
 
     def _operand(self, copy: int, place: int, index: int) -> str | None:
         place, index = self.chain.first(place, index)

@@ -35,6 +35,7 @@ class IntegerOptions:
         self.pricing = Pricing(self.snapshot, model)
         self.images = images(self.snapshot, kernels)
         self.kernels = [kernel for kernel in kernels if self._agrees(kernel)]
+        self.pooled = self._pooled() if model.device.is_onnxruntime else frozenset()
 
     def keys(self) -> list[Key]:
         """The kernels and conversions that have to be measured, each once, with those in float32 that they replace."""
@@ -96,7 +97,7 @@ class IntegerOptions:
                 continue
             for target in (True, False):
                 cost = self._conversion(leader, quantised=target)
-                if cost is None:
+                if cost is None or (target and leader in self.pooled):
                     continue
                 cost = replace(cost, error=error if target else 0.0)
                 ends = (0, number(state)) if target else (number(state), 0)
@@ -126,6 +127,15 @@ class IntegerOptions:
         price = self.model.weigh(cost) + self.pricing.derived.get(leader, 0.0) / 4
         nodes.append(ProblemNode(eclass, (), price, state, "constant"))
         options.append(KernelOption((self.snapshot.recipes[leader],), cost))
+
+    def _pooled(self) -> frozenset[int]:
+        """The classes that a maximum over windows reads or makes: they come into integers by kernels on integers alone.
+
+        ONNX Runtime moves quantisation before a maximum in float32, and computes one of integers element by element
+        unless a kernel on integers made what it reads (1.31: 5.4 ms in the place of 0.3 ms, in SqueezeNet).
+        """
+        makers = [node for node in self.snapshot.nodes if node.op == "max_pool"]
+        return frozenset(leader for node in makers for leader in (node.eclass, *node.operands))
 
     def _weights(self, kernel: IntegerKernel) -> int:
         return self.snapshot.nodes[kernel.positions[0]].operands[1]

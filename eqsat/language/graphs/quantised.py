@@ -79,7 +79,7 @@ def emit_kernel(draft: Draft, kernel: Kernel, nodes: Sequence[Node], scales: Any
         else:
             inputs = [None if v is None else inside.get(v) or _float(draft, v, states, scales) for v in node.inputs]
             if OPS[node.op].product and len(inputs) > 2 and (bias := node.inputs[2]) is not None:
-                inputs[2] = _sums_bias(draft, node, bias, states, scales) or inputs[2]
+                inputs[2] = _bias(draft, node, bias, states, scales) or inputs[2]
             result = draft.stated(node.outputs[0])
             activation = node.attrs.get("activation", "none")
             attrs = node.attrs if activation == "none" else Attrs({**node.attrs, "activation": "none"})
@@ -90,24 +90,39 @@ def emit_kernel(draft: Draft, kernel: Kernel, nodes: Sequence[Node], scales: Any
     return last
 
 
-def _sums_bias(draft: Draft, node: Node, bias: str, states: Any, scales: Any) -> str | None:
-    """A constant bias as 32-bit numbers in the unit of the sums it is added to; None where it is none such.
+def _bias(draft: Draft, node: Node, bias: str, states: Any, scales: Any) -> str | None:
+    """The bias of a product with quantised weights, where it is a constant that is written in another way than it is.
+
+    It makes up for what rounding of the weights shifts, and is in the unit of sums where it can be.
+    """
+    given, w = draft.known(bias), node.inputs[1]
+    if given is None or w is None or w not in states or node.attrs.get("beta", 1.0) != 1.0:
+        return None
+    array = scales[w, states[w].precision].corrected(given.array) if states[w].is_quantised else given.array
+    whole = _sums_bias(draft, node, bias, array, states, scales)
+    if whole is not None or array is given.array:
+        return whole
+    return draft.constant(f"{bias}_corrected", Constant.of(array, given.type.dtype))
+
+
+def _sums_bias(draft: Draft, node: Node, bias: str, array: Any, states: Any, scales: Any) -> str | None:
+    """A bias as 32-bit numbers in the unit of the sums it is added to; None where it cannot be.
 
     Integer kernels add it to their sums; with a bias of floats some runtimes leave a product in float32.
     """
-    given, (x, w) = draft.known(bias), node.inputs[:2]
-    if given is None or x is None or w is None or node.attrs.get("beta", 1.0) != 1.0:
+    x, w = node.inputs[:2]
+    if x is None or w is None:
         return None
     parts = [scales.get((v, states[v].precision)) if v in states else None for v in (x, w)]
-    if parts[0] is None or parts[1] is None or parts[0].axis is not None or given.array.ndim != 1:
+    if parts[0] is None or parts[1] is None or parts[0].axis is not None or array.ndim != 1:
         return None
     alpha = float(node.attrs.get("alpha", 1.0))
     steps = np.array(parts[1].steps, np.float64) * parts[0].steps[0] * alpha
-    steps = np.broadcast_to(steps, given.array.shape)
-    if not np.all(steps > 0) or np.any(np.abs(given.array) / steps >= _LARGEST_SUM):
+    steps = np.broadcast_to(steps, array.shape)
+    if not np.all(steps > 0) or np.any(np.abs(array) / steps >= _LARGEST_SUM):
         return None
     scale = Scale(DType.INT32, tuple(map(float, steps)), (0,) * len(steps), 0, -_LARGEST_SUM, _LARGEST_SUM)
-    numbers = draft.constant(f"{bias}_sums", Constant.of(scale.quantised(given.array), DType.INT32))
+    numbers = draft.constant(f"{bias}_sums", Constant.of(scale.quantised(array), DType.INT32))
     attrs, (step, _) = _place(draft, f"{bias}_sums", scale)
     full = Attrs(spec("dequantize_linear").complete(attrs))
     (name,) = draft.emit("dequantize_linear", full, (numbers, step), [draft.stated(bias)])
@@ -161,7 +176,7 @@ def _online_product(draft: Draft, node: Node, states: Any, scales: Any) -> str:
     if node.attrs.get("activation", "none") != "none":
         raise TypeError(f"{node.op} with an activation is not quantised online")
     if len(node.inputs) > 2 and (bias := node.inputs[2]) is not None:
-        added = draft.held(Held(bias, State()))
+        added = _bias(draft, node, bias, states, scales) or draft.held(Held(bias, State()))
         if OPS[node.op].windowed:
             shape = (*draft.stated(bias).dims, *(1,) * (type.rank - 2))
             to = draft.stated(bias).with_shape(shape)

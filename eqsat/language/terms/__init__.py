@@ -31,6 +31,7 @@ from eqsat.language.terms.plan import Implementation as Implementation
 from eqsat.language.terms.plan import Kernel as Kernel
 from eqsat.language.terms.plan import Plan as Plan
 from eqsat.language.terms.plan import Step as Step
+from eqsat.language.terms.scale import AdjustedScale as AdjustedScale
 from eqsat.language.terms.scale import Scale as Scale
 from eqsat.language.terms.state import LAYOUTS as LAYOUTS
 from eqsat.language.terms.state import PLAIN as PLAIN

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.errors import UsageError
+from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.types import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -66,6 +67,10 @@ class Scale:
         """A tensor as its numbers restore it."""
         return self.restored(self.quantised(x))
 
+    def corrected(self, bias: Array) -> Array:
+        """A bias beside products with the tensor that makes up for what rounding shifts them: here, as it is."""
+        return bias
+
     def _spread(self, rank: int) -> tuple[Array, Array]:
         """Steps and zeros in a shape that broadcasts with the tensor."""
         steps, zeros = np.array(self.steps), np.array(self.zeros)
@@ -74,3 +79,31 @@ class Scale:
         shape = [1] * rank
         shape[self.axis] = len(self.steps)
         return steps.reshape(shape), zeros.reshape(shape)
+
+
+@dataclass(frozen=True, slots=True)
+class AdjustedScale(Scale):
+    """The scale of a constant tensor of weights whose numbers were chosen together, each not the nearest by itself.
+
+    `numbers` stand for the tensor; `shift` is added to the bias of the product, one element for each channel.
+    """
+
+    numbers: Constant | None = None
+    shift: Constant | None = None
+
+    def quantised(self, x: Array) -> Array:
+        """The numbers that were chosen for the tensor; UsageError for one of another shape.
+
+        >>> chosen = Constant.of(np.int8([1, 3]), DType.INT8)
+        >>> AdjustedScale(DType.INT8, (0.5,), numbers=chosen).quantised(np.float32([0.4, 1.3]))
+        array([1, 3], dtype=int8)
+        """
+        if self.numbers is None:
+            return Scale.quantised(self, x)
+        if self.numbers.array.shape != x.shape:
+            raise UsageError(f"numbers of shape {self.numbers.array.shape} for weights of shape {x.shape}")
+        return self.numbers.array
+
+    def corrected(self, bias: Array) -> Array:
+        """A bias with the shift."""
+        return bias if self.shift is None else (bias + self.shift.array).astype(bias.dtype)

@@ -135,7 +135,7 @@ class IntegerChoice:
             log.warnings.append("no kernel on integers is faster here than those in float32")
             return None
         with log.phase("calibrate"), settings.deadline.paused():
-            measured = Calibration(settings, log, assembled, paying).measured(self._parts[0])
+            measured = Calibration(settings, log, assembled, paying).measured(*self._parts[:2])
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
         return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
 

@@ -19,6 +19,7 @@ from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, record
 from eqsat.report.report import Progress
 from eqsat.runtime.onnxruntime.saturation import saturates
 from eqsat.steps.log import Log
+from eqsat.steps.precision.weights import adjusted_weights
 from eqsat.steps.settings import Settings
 from eqsat.system.deadline import check
 
@@ -58,13 +59,18 @@ class Calibration:
         """The graph that values belong to, its constants folded."""
         return self.assembled.graph
 
-    def measured(self, batches: Sequence[Batch]) -> MeasuredRoundings:
-        """Scales from all batches, and the error of each rounding by itself, on as many as there is time for."""
+    def measured(self, batches: Sequence[Batch], others: Sequence[Batch] = ()) -> MeasuredRoundings:
+        """Scales from all batches, and the error of each rounding by itself, on as many as there is time for.
+
+        Weights are rounded for the batches too, and where that is no better on the `others` one by one.
+        """
         copies = self._copies()
         scales = self._scales(batches, copies)
         placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
         positions = dict.fromkeys(k.weights for k in self.kernels if k.weights is not None)
         filters = {p: one for p in positions if (one := self._weights(p)) is not None}
+        if others and self.settings.data is not None:
+            filters = adjusted_weights(self.graph, filters, batches, others, self._say)
         online = {p: filters[p] for k in self.kernels if k.online and (p := k.weights) in filters}
         static = {p: filters[p] for k in self.kernels if not k.online and (p := k.weights) in filters}
         found: Sensitivities[tuple[str, int]] = sensitivities(

@@ -205,3 +205,37 @@ def test_an_opset_without_scales_for_channels_keeps_float32():
         "no kernel on integers can be written: opset 11 has no scale for each channel; pass opset=13 or newer"
         in result.report.warnings
     )
+
+
+def test_numbers_of_weights_are_chosen_for_data():
+    """The same scales and kernels, with weights rounded one by one."""
+    from eqsat.steps.precision import roundings
+
+    settings = {"precision": "int8", "limits": {"error": 0.5}, "measure": True, "cache": False}
+    chosen = eqsat.optimize(network(), calibration=batches(9), **settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(roundings, "adjusted_weights", lambda graph, products, *rest: dict(products))
+        plain = eqsat.optimize(network(), calibration=batches(9), **settings)
+    assert chosen.report.rounding is not None
+    assert plain.report.rounding is not None
+    assert chosen.report.rounding.integers == plain.report.rounding.integers
+    assert chosen.report.rounding.worst < 0.9 * plain.report.rounding.worst
+
+
+def test_a_maximum_over_windows_is_not_left_to_quantisation_around_it():
+    """ONNX Runtime would compute it of integers, element by element, where a kernel in float32 makes what it reads."""
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("pooled")
+    y = g.input("x", (1, 3, 96, 96))
+    for channels in (32, 64, 64):
+        w = (rng.standard_normal((channels, y.shape[1], 3, 3)) / np.sqrt(4.5 * y.shape[1])).astype("f")
+        y = eqsat.relu(eqsat.conv(y, g.constant(w), g.constant(np.zeros(channels, "f")), pads=(1, 1, 1, 1)))
+        y = eqsat.max_pool(y, kernel=(3, 3), strides=(2, 2), pads=(1, 1, 1, 1))
+    g.output("y", y)
+    data = [{"x": np.random.default_rng(i).standard_normal((1, 3, 96, 96)).astype("f")} for i in range(9)]
+    result = eqsat.optimize(g.build(), precision="int8", calibration=data, limits={"error": 0.5})
+    makers = {n.outputs[0]: n for n in result.graph.nodes}
+    for node in result.graph.nodes:
+        pooled = makers.get(node.inputs[0] or "") if node.op == "quantize_linear" else None
+        if pooled is not None and pooled.op == "max_pool":
+            assert makers[pooled.inputs[0] or ""].op == "dequantize_linear"
