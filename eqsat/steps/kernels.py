@@ -20,6 +20,7 @@ from eqsat.steps.settings import Settings
 
 #: Seconds that kernels may be measured for: what is left then is known by the next run.
 SECONDS = 60.0
+_CONVERSIONS = ("cast", "quantize_linear", "dequantize_linear", "transpose")
 #: Kernels of several operators that are worth a time of their own.
 _MOST_FUSED = 32
 
@@ -34,9 +35,8 @@ def with_kernels(settings: Settings, snapshot: Snapshot, log: Log) -> Settings:
     if settings.device.is_onnxruntime or settings.device.gpu or not may_measure(settings):
         return settings
     found = candidates(snapshot, settings.device, settings.choices, settings.costs.sizes, _MOST_FUSED)
-    keys = sorted(found, key=lambda key: -_estimate(key, settings))
     with log.phase("calibrate"), settings.deadline.paused():
-        return replace(settings, costs=costs_with(keys, settings, log))
+        return replace(settings, costs=costs_with([*found], settings, log))
 
 
 def may_measure(settings: Settings) -> bool:
@@ -50,6 +50,7 @@ def may_measure(settings: Settings) -> bool:
 def costs_with(keys: Sequence[Key], settings: Settings, log: Log) -> CostModel:
     """The costs of a run with the times of kernels that its table lacks, measured now and kept in the table.
 
+    Conversions come first, without which no kernel can be chosen, then kernels that are estimated to take longest.
     Nothing is measured where the run may not: kernels without a time are estimated, or not offered, then.
     """
     options, costs = settings.options, settings.costs
@@ -59,9 +60,10 @@ def costs_with(keys: Sequence[Key], settings: Settings, log: Log) -> CostModel:
     def progress(done: int, count: int, key: Key) -> None:
         log.say(Progress("calibrate", detail=f"kernel {done + 1} of {count}: {key.op}"))
 
+    ordered = sorted(keys, key=lambda key: (key.op not in _CONVERSIONS, -_estimate(key, settings)))
     table = options.opened_table()
     try:
-        outcome = fill(keys, table, progress, SECONDS, threads=options.threads, device=settings.device)
+        outcome = fill(ordered, table, progress, SECONDS, threads=options.threads, device=settings.device)
     except CostError as error:  # a full disk or a lock is no reason to optimise nothing
         log.warnings.append(f"kernels were not measured: {error.what}")
         return costs
