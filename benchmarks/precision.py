@@ -19,7 +19,10 @@ from onnx import ModelProto
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks import trained_data
 from benchmarks.models import MODELS, load
+from benchmarks.trained import models_of
+from benchmarks.trained_data import Task
 
 RESULTS = Path(__file__).parent / "results"
 DEFAULT = ("resnet50", "mobilenet_v2", "squeezenet1_1", "bert_base", "vit_base", "inception_v3", "vgg19", "llama")
@@ -32,6 +35,15 @@ OURS = {
 CONTENDERS = ("static", "dynamic", "OpenVINO f32", "OpenVINO bf16", *OURS)
 #: Batches of random inputs: some to calibrate on, others to judge all by.
 CALIBRATION, HELD_BACK = 12, 6
+#: Trained models with the package that ships each, and how inputs are made.
+TRAINED: Mapping[str, tuple[str, Callable[[Path, int], Task | None]]] = {
+    "ch_PP-OCRv4_det_infer": ("rapidocr-onnxruntime", trained_data.detector),
+    "ch_PP-OCRv4_rec_infer": ("rapidocr-onnxruntime", trained_data.recogniser),
+    "ch_ppocr_mobile_v2.0_cls_infer": ("rapidocr-onnxruntime", trained_data.classifier),
+    "silero_vad_openvino_16k": ("silero-vad", trained_data.listener),
+}
+#: Batches that trained models are judged by.
+JUDGED = 40
 #: Seconds of the interleaved run.
 SECONDS = 40.0
 #: The largest error that eqsat is given as a budget, where a quantiser loses more.
@@ -42,19 +54,20 @@ Batch = Mapping[str, Any]
 
 
 @click.command()
-@click.argument("models", nargs=-1, type=click.Choice(list(MODELS)))
+@click.argument("models", nargs=-1, type=click.Choice([*MODELS, *TRAINED]))
 @click.option("--json", "target", type=click.Path(path_type=Path), default=RESULTS / "precision.json")
 def main(models: tuple[str, ...], target: Path) -> None:
     """Quantises models by each, and times all in one interleaved run on one thread, beside float32.
 
-    Weights and inputs are random: errors compare the quantisers, and say nothing of accuracy. The budget of eqsat is
-    the error of the faster of ONNX Runtime's two, of those that are not slower than float32. Rows of other models that
-    the file holds already stay in it.
+    Weights and inputs of most are random: errors compare the quantisers, and say nothing of accuracy. Trained models,
+    of packages, read lines that are drawn and hear a synthetic voice: "right" is the share of answers that are. The
+    budget of eqsat is the error of the faster of ONNX Runtime's two, of those that are not slower than float32. Rows of
+    other models that the file holds already stay in it.
     """
     from eqsat.costs.table.environment import cpu_model
 
     rows: list[Row] = json.loads(target.read_text())["models"] if target.exists() else []
-    for name in models or DEFAULT:
+    for name in models or (*DEFAULT, *TRAINED):
         command = [sys.executable, "-c", f"from benchmarks.precision import measured; measured({name!r})"]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         said = (done.stderr.strip().splitlines() or [str(done.returncode)])[-1]
@@ -77,7 +90,9 @@ def table(rows: Sequence[Row]) -> Table:
         cells = [row["model"]]
         for name in CONTENDERS:
             one = row.get(name, {})
-            cells.append(f"{one['ratio']:.2f} ({one['error']:.3f})" if one.get("ratio") else one.get("said", "-")[:20])
+            right = f", {one['right']:.0%} right" if "right" in one else ""
+            told = f"{one['ratio']:.2f} ({one['error']:.3f}{right})" if one.get("ratio") else one.get("said", "-")[:20]
+            cells.append(told)
         roundings = [row.get(name, {}).get("rounding") or {} for name in OURS]
         counts = [", ".join(f"{n} {op}" for op, n in r["integers"].items()) if r else "none" for r in roundings]
         cells += [" ".join(f"{r['predicted']:.3f}" if r else "-" for r in roundings), " / ".join(counts)]
@@ -88,17 +103,24 @@ def table(rows: Sequence[Row]) -> Table:
 def measured(name: str) -> None:
     """Print the row of one model as JSON."""
     with tempfile.TemporaryDirectory(prefix="eqsat-precision-") as folder:
-        print(json.dumps(row_of(name, load(name), None, Path(folder))))
+        if name not in TRAINED:
+            print(json.dumps(row_of(name, load(name), None, Path(folder))))
+            return
+        package, make = TRAINED[name]
+        path = next(path for path in models_of(package) if path.stem == name)
+        task = make(path, CALIBRATION + JUDGED)
+        row = {"model": name, "failed": "its inputs cannot be made here"}
+        print(json.dumps(row if task is None else row_of(name, onnx.load(path), task, Path(folder))))
 
 
-def row_of(name: str, model: ModelProto, data: Sequence[Batch] | None, folder: Path) -> Row:
-    """The figures of a model; on random batches where no data are given."""
+def row_of(name: str, model: ModelProto, task: Task | None, folder: Path) -> Row:
+    """The figures of a model: on the batches of its task, or on random ones."""
     from eqsat.runtime.measure import interleaved
 
     whole = folder / "model.onnx"
     onnx.save(model, whole, save_as_external_data=True, location="model.data")
-    given = list(batches(model, CALIBRATION + HELD_BACK)) if data is None else list(data)
-    calibration, held = given[:-HELD_BACK], given[-HELD_BACK:]
+    given = list(batches(model, CALIBRATION + HELD_BACK)) if task is None else list(task.batches)
+    calibration, held = given[:CALIBRATION], given[CALIBRATION:]
     reference = _Session(whole)
     programs: dict[str, Any] = {"float32": reference}
     row: Row = {"model": name}
@@ -133,6 +155,9 @@ def row_of(name: str, model: ModelProto, data: Sequence[Batch] | None, folder: P
         if kind != "float32":
             times = {"ratio": timings.ratio(kind, "float32"), "bound": timings.ratio_bound(kind, "float32")}
             row[kind] = row.get(kind, {}) | times | {"error": errors[kind]["worst"], "errors": errors[kind]}
+        if task is not None:
+            places = range(CALIBRATION, len(given))
+            row.setdefault(kind, {})["right"] = task.right(places, [programs[kind].run(given[i]) for i in places])
     row |= {"seconds": timings.median("float32"), "peer": best, "budget": budget, "rounds": timings.rounds}
     for kind in OURS:
         if best is not None and kind in programs:

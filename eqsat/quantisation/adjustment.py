@@ -19,6 +19,8 @@ MOST_ROWS = 4096
 MOST_TERMS = 4608
 #: The share of the mean square of an operand that is added to every square: few batches know few directions.
 _DAMPING = 0.01
+#: Terms for each row of data beyond which data say too little to choose numbers by.
+_LEAST_ROWS = 8
 #: Columns that are corrected at once.
 _BLOCK = 128
 
@@ -125,10 +127,12 @@ def adjusted(weights: Weights, calibrate: Moments, tighten: Moments) -> Scale:
     the rest counts. Other data decide whether the numbers are better than the nearest ones: `tighten`.
     """
     plain = weights.scale.quantised(weights.array)
-    chosen = _chosen(weights, calibrate)
-    shift = _shift(weights, chosen, calibrate.mean) if weights.shifts else None
-    plain_shift = _shift(weights, plain, calibrate.mean) if weights.shifts else None
-    candidates = [(plain, None), (plain, plain_shift), (chosen, shift)]
+    candidates: list[tuple[Array, Array | None]] = [(plain, None)]
+    if weights.shifts:
+        candidates.append((plain, _shift(weights, plain, calibrate.mean)))
+    if _LEAST_ROWS * calibrate.rows >= weights.terms:
+        chosen = _chosen(weights, calibrate)
+        candidates.append((chosen, _shift(weights, chosen, calibrate.mean) if weights.shifts else None))
     losses = [_loss(weights, numbers, moved, tighten) for numbers, moved in candidates]
     numbers, moved = candidates[int(np.argmin(losses))]
     if numbers is plain and moved is None:
@@ -162,8 +166,7 @@ def _fixed(wanted: Array, squares: Array, least: int, most: int) -> Array:
     mean = float(np.trace(squares)) / terms
     if not mean > 0:
         return np.clip(np.rint(wanted), least, most)
-    inverse = np.linalg.inv(squares + _DAMPING * mean * np.eye(terms))
-    upper = np.linalg.cholesky((inverse + inverse.T) / 2).T
+    upper = _inverse_root(squares + _DAMPING * mean * np.eye(terms))
     numbers = np.empty_like(left)
     for begin in range(0, terms, _BLOCK):
         end = min(begin + _BLOCK, terms)
@@ -176,6 +179,18 @@ def _fixed(wanted: Array, squares: Array, least: int, most: int) -> Array:
     found = np.empty_like(numbers)
     found[:, order] = numbers
     return found
+
+
+def _inverse_root(squares: Array) -> Array:
+    """The upper triangular matrix U with Uᵀ · U the inverse of a positive definite matrix."""
+    from scipy.linalg import lapack
+
+    # Backwards, its Cholesky factor is R with squares = R · Rᵀ, R upper triangular, and U is the inverse of R.
+    root = np.linalg.cholesky(squares[::-1, ::-1])[::-1, ::-1]
+    inverse, failed = lapack.dtrtri(root, lower=0)
+    if failed:
+        raise np.linalg.LinAlgError("a singular root of moments")
+    return np.asarray(inverse)
 
 
 def _missed(weights: Weights, numbers: Array) -> Array:

@@ -27,8 +27,8 @@ from eqsat.steps.candidates import Finalists
 from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
 
-#: The share of what is left of a call that choosing may take.
-_EXTRACT = 0.5
+#: The share of what is left of a call that choosing may take, and that of a choice which another one follows.
+_EXTRACT, _BEGIN = 0.5, 0.1
 #: Seconds that the backtracking search may take for the report, and its share of what is left.
 _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.05
 #: The share of the time for extraction that choosing among row-major values alone may take.
@@ -165,7 +165,9 @@ class Chooser:
         least as good as that of the smaller one.
         """
         settings = self.settings
-        deadline = settings.deadline.part(_EXTRACT)
+        # Before the choice with kernels on integers, the one without them need not be the best there is.
+        begins = settings.choices.policy.quantises and extraction.problem.is_limited and not extraction.scales
+        deadline = settings.deadline.part(_BEGIN if begins else _EXTRACT)
         rows = Restricted(extraction)
         if rows.is_smaller and not extraction.problem.is_limited:
             first = solve(

@@ -30,6 +30,8 @@ OPERATOR_SECONDS = 0.025
 #: Target time of a graph of copies: long against a session's own overhead, short against the budget.
 _GRAPH_SECONDS = 2e-4
 _MOST_COPIES = 64
+#: On OpenVINO, which takes a millisecond or two to compile each copy.
+_MOST_COMPILED = 12
 #: Constants of all copies together: at least, so that they come from far memory as in a model, unless the copies then
 #: take longer than this; and at most.
 _COLD_BYTES = 24 << 20
@@ -108,7 +110,7 @@ def measure(
     on = Device.of(device)
     estimate = _estimate(key, on)
     constants = _constant_bytes(key)
-    lengths = [1] if constants > _ALONE_BYTES else [n * _copies(estimate, constants) for n in (1, 2)]
+    lengths = [1] if constants > _ALONE_BYTES else [n * _copies(estimate, constants, on) for n in (1, 2)]
     try:
         made = {str(n): build_microbenchmark(key, n, seed, contrib=on.is_onnxruntime) for n in lengths}
         programs = {name: _bound(benchmark, on, threads) for name, benchmark in made.items()}
@@ -159,13 +161,14 @@ def _estimate(key: Key, device: Device) -> float:
     return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in members)
 
 
-def _copies(estimate: float, constants: int) -> int:
+def _copies(estimate: float, constants: int, device: Device) -> int:
     """The number of copies that take about as long as a graph should, within the memory for their constants."""
-    wanted = max(1, min(_MOST_COPIES, round(_GRAPH_SECONDS / estimate)))
+    most = _MOST_COPIES if device.is_onnxruntime else _MOST_COMPILED
+    wanted = max(1, min(most, round(_GRAPH_SECONDS / estimate)))
     if not constants:
         return wanted
     cold = min(math.ceil(_COLD_BYTES / (3 * constants)), round(_COLD_SECONDS / estimate))
-    return max(1, min(max(wanted, cold), _MOST_COPIES, _COPIED_BYTES // (3 * constants)))
+    return max(1, min(max(wanted, cold), most, _COPIED_BYTES // (3 * constants)))
 
 
 @dataclass(frozen=True)

@@ -178,8 +178,9 @@ class IntegerChoice:
     def _within(self, prepared: _Prepared) -> Chosen:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted."""
         log, settings = self.chooser.log, self.chooser.settings
-        original = self._compiled(self.chooser.given.graph)
-        tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
+        with settings.deadline.paused():
+            original = self._compiled(self.chooser.given.graph)
+            tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
         budget, factor = settings.budget, prepared.measured.interaction
         most = math.inf if budget is None else budget
         held: _Held | None = None
@@ -188,14 +189,15 @@ class IntegerChoice:
             tried = self._tried(prepared, factor, most)
             if tried is None or (held is not None and tried.solution.cost > _CHEAPER * held.tried.solution.cost):
                 break
-            errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
+            with settings.deadline.paused():
+                errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
+                agreement = _agreement(tried.program, tightening) if budget is None else 1.0
             worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
                 if held is not None:
                     break
                 factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
                 continue
-            agreement = _agreement(tried.program, tightening) if budget is None else 1.0
             if agreement < 1.0:
                 most = tried.predicted * _LESS
                 continue
@@ -220,7 +222,8 @@ class IntegerChoice:
         chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
         (_, candidate) = chooser.finalists(extraction, {"int8": solution})[:2]
         predicted = math.sqrt(solution.amounts["error"])
-        program = self._compiled(candidate.graph, settings.portable_backend)
+        with settings.deadline.paused():
+            program = self._compiled(candidate.graph, settings.portable_backend)
         return _Tried(solution, extraction, candidate, program, predicted)
 
     def _compiled(self, graph: Graph, backend: str | None = None) -> Program:
@@ -241,15 +244,16 @@ class IntegerChoice:
         data = settings.data
         source = "random inputs" if data is None else data.source
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
-        original = self._compiled(self.chooser.given.graph)
-        held = [(batch, original.run(batch)) for batch in report]
+        with settings.deadline.paused():
+            original = self._compiled(self.chooser.given.graph)
+            errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
         integers, narrow, kept = self._counted(tried, prepared, factor)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
             tried.predicted,
             worst,
             factor,
-            _errors(tried.program, held),
+            errors,
             parts,
             rounds,
             integers,

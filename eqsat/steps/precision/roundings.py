@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from eqsat.egraph.egraph import CONST
+from eqsat.egraph.egraph import ABSENT, CONST
+from eqsat.egraph.snapshot import Snapshot
+from eqsat.errors import EqsatError
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Constant, Graph, Node, Scale
+from eqsat.language.terms import Constant, Graph, Node, Scale, ValueType
 from eqsat.quantisation.ranges import Observer
 from eqsat.quantisation.scales import activations, asymmetric, weights
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
+from eqsat.runtime.backend import execute
 from eqsat.runtime.onnxruntime.saturation import saturates
 from eqsat.steps.log import Log
 from eqsat.steps.precision.weights import adjusted_weights
@@ -53,6 +56,7 @@ class Calibration:
     log: Log
     assembled: Assembled
     kernels: Sequence[IntegerKernel]
+    _computed: dict[int, Constant | None] = field(default_factory=dict, repr=False, compare=False)
 
     @property
     def graph(self) -> Graph:
@@ -153,13 +157,13 @@ class Calibration:
         return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale)
 
     def _constant(self, leader: int) -> Constant | None:
-        """A constant class as the graph has it, or as it came."""
+        """A constant class as the graph has it, as it came, or as it is computed from such."""
         name = self.assembled.decoded.names.get(leader)
         if name is not None and name in self.graph.constants:
             return self.graph.constants[name]
-        snapshot = self.assembled.snapshot
-        recipe = snapshot.nodes[snapshot.recipes[leader]] if leader in snapshot.recipes else None
-        return snapshot.constants[recipe.attrs["index"]] if recipe is not None and recipe.op == CONST else None
+        if leader not in self._computed:
+            self._computed[leader] = computed_constant(self.assembled.snapshot, leader)
+        return self._computed[leader]
 
 
 def _held(kernel: IntegerKernel) -> Iterator[int]:
@@ -182,3 +186,48 @@ def _scale(observer: Observer) -> Scale:
     low, high = observer.range("mse")
     plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
     return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
+
+
+def computed_constant(snapshot: Snapshot, leader: int) -> Constant | None:
+    """The tensor of a constant class, computed by its recipe; None for one that has none, or cannot be computed."""
+    nodes: dict[int, Node] = {}
+    constants: dict[str, Constant] = {}
+    types: dict[str, ValueType] = {}
+    stack = [leader]
+    while stack:
+        one = stack.pop()
+        if one in nodes or f"c{one}" in constants:
+            continue
+        if one not in snapshot.recipes:
+            return None
+        recipe = snapshot.nodes[snapshot.recipes[one]]
+        if recipe.op == CONST:
+            constants[f"c{one}"] = snapshot.constants[recipe.attrs["index"]]
+            types[f"c{one}"] = constants[f"c{one}"].type
+            continue
+        type = recipe.types[0] if len(recipe.types) == 1 else None
+        absent = [snapshot.nodes[snapshot.classes[k].nodes[0]].op == ABSENT for k in recipe.operands]
+        if type is None:
+            return None
+        types[f"c{one}"] = type
+        given = tuple(None if gone else f"c{k}" for k, gone in zip(recipe.operands, absent, strict=True))
+        nodes[one] = Node(recipe.op, given, (f"c{one}",), recipe.attrs)
+        stack += [k for k, gone in zip(recipe.operands, absent, strict=True) if not gone]
+    if not nodes:
+        return constants[f"c{leader}"]
+    try:
+        graph = Graph("constant", (), {"constant": f"c{leader}"}, _sorted(nodes.values(), constants), constants, types)
+        return Constant.of(execute(graph, {}, "numpy")["constant"])
+    except EqsatError:
+        return None
+
+
+def _sorted(nodes: Iterable[Node], constants: Mapping[str, Constant]) -> tuple[Node, ...]:
+    """Nodes after those whose results they read."""
+    left, ready, ordered = list(nodes), set(constants), list[Node]()
+    while left:
+        first = next(node for node in left if all(v is None or v in ready for v in node.inputs))
+        left.remove(first)
+        ordered.append(first)
+        ready.update(first.outputs)
+    return tuple(ordered)
