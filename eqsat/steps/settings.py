@@ -6,12 +6,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from eqsat.costs.devices.device import Device
+from eqsat.costs.devices.device import DEVICES, Device
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.precision import DEFAULT_ERROR, POLICIES, PrecisionPolicy, policy
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.table.table import CostTable
 from eqsat.egraph.saturation import Limits
+from eqsat.errors import UsageError
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.state import State
 from eqsat.options.checks import layouts_of
@@ -21,6 +22,8 @@ from eqsat.runtime.backend import BACKENDS
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import Deadline
 
+#: The relative error of rounding to float32.
+_ROUNDING = 2.0**-24
 #: The share of the time limit that a run grows in.
 SATURATE = 0.4
 
@@ -48,6 +51,7 @@ class Settings:
 
         CostError for a device or a table that cannot be used.
         """
+        _check_budget(options)
         table = options.opened_table()
         costs = CostModel(options.device, table, options.objective, cost=options.cost, threads=options.threads)
         choices, warnings = choices_for(costs.device, options.layouts, options.precision)
@@ -136,6 +140,16 @@ class Settings:
         return replace(self, choices=replace(self.choices, policy=POLICIES["exact"]))
 
 
+def _check_budget(options: Options) -> None:
+    """UsageError for a limit of error above 0 that rounding to float32 alone may pass."""
+    most = (options.limits or {}).get("error")
+    if most is not None and 0 < float(most) < _ROUNDING:
+        raise UsageError(
+            f"limits: error = {float(most):g}",
+            expected=f"0, for no lower precision, or at least {_ROUNDING:.1g}: rounding to float32 makes as much",
+        )
+
+
 def limits_for(node_limit: int, time_limit: float, share: float = SATURATE) -> Limits:
     """The limits of growing where growing and choosing together may take so many seconds."""
     return Limits(nodes=node_limit, seconds=share * time_limit)
@@ -146,6 +160,7 @@ def choices_for(
 ) -> tuple[Choices, list[str]]:
     """The layouts and precisions to choose from on a device, and warnings of those that a policy allows in vain.
 
+    UsageError where the device has none of the precisions that are asked for.
     "mixed" is whatever the device has: of element types of 16 bits float16, or else bfloat16.
     """
     names = layouts_of(layouts, device.layouts, device.name)
@@ -158,6 +173,16 @@ def choices_for(
         precisions=tuple(p for p in wanted.precisions if p not in left),
         arithmetic=tuple(p for p in wanted.arithmetic if p not in left),
     )
+    lowers = bool(wanted.precisions) and not known.precisions
+    if lowers and known.is_exact:
+        others = sorted(DEVICES.usable().values(), key=lambda one: not one.is_here)
+        having = [one.name for one in others if set(wanted.precisions) & set(one.precisions)]
+        asked = precision if isinstance(precision, str) else ", ".join(wanted.precisions)
+        raise UsageError(
+            f"precision = {asked!r} on {device.name}",
+            expected="one that it has kernels for: exact" + "".join(f", {p}" for p in device.precisions),
+            remedy=f"device={having[0]!r} has such kernels" if having else "",
+        )
     quiet = isinstance(precision, str) and not known.is_exact
     warnings = [f"{device.name} has no speed of its own for {', '.join(left)}: left out"] if left and not quiet else []
     return Choices(names, known), warnings

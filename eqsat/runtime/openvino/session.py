@@ -130,8 +130,11 @@ class OpenVinoProgram:
         if isinstance(declared, TensorType) and data.dtype.isbuiltin == 1 and data.dtype.kind in "biuf":
             return _openvino().Tensor(data)
         if isinstance(declared, TensorType) and declared.dtype in _FOREIGN:
-            kind = getattr(_openvino().Type, _FOREIGN[declared.dtype])
-            return _openvino().Tensor(data.view(f"uint{8 * declared.dtype.itemsize}"), data.shape, kind)
+            # Made of an array and a type, a tensor would share memory that it does not keep.
+            tensor = _openvino().Tensor(getattr(_openvino().Type, _FOREIGN[declared.dtype]), data.shape)
+            bits = f"uint{8 * declared.dtype.itemsize}"
+            tensor.data.view(bits)[...] = data.view(bits)
+            return tensor
         raise BackendError(
             f"input {name!r} is {declared}",
             where=self.graph.name,
