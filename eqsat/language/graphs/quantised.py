@@ -6,6 +6,7 @@ integers themselves: this is how a quantised model is exchanged (ONNX calls it Q
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -19,6 +20,8 @@ INTEGER = "int8"
 
 #: Bound of a bias in units of the sums it is added to: half of what these can hold.
 _LARGEST_SUM = 2**30
+#: More steps than any integer type has.
+_FAR = 2.0**40
 
 
 class Draft(Protocol):
@@ -73,9 +76,12 @@ def emit_kernel(draft: Draft, kernel: Kernel, nodes: Sequence[Node], scales: Any
     last = ""
     for node in nodes:
         first = node.inputs[0]
+        end = scales.get((node.outputs[0], kernel.results[-1].state.precision)) if node is nodes[-1] else None
         online = first is not None and first not in inside and _is_float(states, first) and OPS[node.op].product
         if online:
             last = _online_product(draft, node, states, scales)
+        elif first is not None and _is_spared(draft, node.op, node.inputs[1:], end):
+            last = inside.get(first) or _float(draft, first, states, scales)
         else:
             inputs = [None if v is None else inside.get(v) or _float(draft, v, states, scales) for v in node.inputs]
             if OPS[node.op].product and len(inputs) > 2 and (bias := node.inputs[2]) is not None:
@@ -84,10 +90,31 @@ def emit_kernel(draft: Draft, kernel: Kernel, nodes: Sequence[Node], scales: Any
             activation = node.attrs.get("activation", "none")
             attrs = node.attrs if activation == "none" else Attrs({**node.attrs, "activation": "none"})
             (last,) = draft.emit(node.op, attrs, tuple(inputs), [result])
-            if activation != "none":
+            if activation != "none" and not _is_spared(draft, activation, (), end):
                 (last,) = draft.emit(activation, Attrs(spec(activation).complete({})), (last,), [result])
         inside[node.outputs[0]] = last
     return last
+
+
+def _is_spared(draft: Draft, op: str, bounds: Sequence[str | None], scale: Scale | None) -> bool:
+    """Return whether an operator that holds values between bounds does nothing that quantising its result does not.
+
+    Both bounds are then the least and the largest number of the scale, or beyond, and so is all beyond them.
+    """
+    if scale is None or not OPS[op].clamps or scale.axis is not None:
+        return False
+    low, high = (0.0, math.inf) if op == "relu" else _bounds(draft, bounds)
+    step, zero = scale.steps[0], scale.zeros[0]
+    return round(max(low / step, -_FAR)) + zero <= scale.least and round(min(high / step, _FAR)) + zero >= scale.most
+
+
+def _bounds(draft: Draft, operands: Sequence[str | None]) -> tuple[float, float]:
+    """The constant bounds of a clip; such as spare nothing where one is not known."""
+    known = [None if v is None else draft.known(v) for v in operands]
+    if any(v is not None and one is None for v, one in zip(operands, known, strict=True)):
+        return math.inf, -math.inf
+    low, high, *_ = (*known, None, None)
+    return -math.inf if low is None else float(low.array), math.inf if high is None else float(high.array)
 
 
 def _bias(draft: Draft, node: Node, bias: str, states: Any, scales: Any) -> str | None:

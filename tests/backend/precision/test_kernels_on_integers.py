@@ -239,3 +239,23 @@ def test_a_maximum_over_windows_is_not_left_to_quantisation_around_it():
         pooled = makers.get(node.inputs[0] or "") if node.op == "quantize_linear" else None
         if pooled is not None and pooled.op == "max_pool":
             assert makers[pooled.inputs[0] or ""].op == "dequantize_linear"
+
+
+@pytest.mark.parametrize("high", [6.0, 0.5])
+def test_bounds_that_quantisation_holds_by_itself_are_not_written(high):
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("clipped")
+    x = g.input("x", (1, 32, 32, 32))
+    w = g.constant((rng.standard_normal((64, 32, 3, 3)) / 12).astype("f"))
+    y = eqsat.conv(x, w, g.constant(np.zeros(64, "f")), pads=(1, 1, 1, 1))
+    y = eqsat.clip(y, g.constant(np.float32(0)), g.constant(np.float32(high)))
+    v = g.constant((rng.standard_normal((32, 64, 3, 3)) / 24).astype("f"))
+    g.output("y", eqsat.conv(y, v, g.constant(np.zeros(32, "f")), pads=(1, 1, 1, 1)))
+    graph = g.build()
+    data = [{"x": np.random.default_rng(i).standard_normal((1, 32, 32, 32)).astype("f")} for i in range(9)]
+    result = eqsat.optimize(graph, precision="int8", calibration=data, limits={"error": 0.2}, cache=False)
+    assert result.report.rounding is not None
+    assert result.report.rounding.integers == {"conv": 2, "clip": 1}
+    assert "Clip" not in {n.op_type for n in result.to_onnx().graph.node}
+    errors = [output_error(result.run(**one), select().compile(graph, threads=1).run(one)) for one in data]
+    assert max(errors) <= result.report.rounding.predicted
