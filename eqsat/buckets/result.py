@@ -66,7 +66,7 @@ class BucketedResult(Result):
         backend compiles for each size ("cupy") and it is proved that padding changes no output. BackendError where it
         is asked for and may leak, naming the value that it leaks into.
         """
-        name = select(self.own_backend if backend is None else backend).name
+        name = select(self.backend if backend is None else backend).name
         graphs = {bucket: result.graph for bucket, result in self.results.items()}
         padded = may_pad(graphs, self.buckets, pad, name in _BY_SIZE)
         if name == "onnxruntime":

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -70,12 +70,13 @@ class Weights:
 
     `node` is the product, with its attributes; weights of a convolution have their outputs along the first axis, those
     of a product of matrices along the second, or the first where it is transposed.
+    With `shifts` the product has a bias, which may make up for what rounding moves its mean by.
     """
 
     node: Node
     array: Array
     scale: Scale
-    shifts: bool = field(default=False)
+    shifts: bool = False
 
     @property
     def groups(self) -> int:

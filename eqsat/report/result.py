@@ -9,7 +9,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eqsat.costs.table.environment import kind_of
 from eqsat.errors import BackendError, ExportModelError, UsageError
 from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.sizes.solve import sizing_of
@@ -54,14 +53,9 @@ class Result:
 
     @cached_property
     def _program(self) -> Program:
-        if self.own_backend == "onnxruntime":
+        if self.backend == "onnxruntime":
             return program_of(self.graph, self._written, self.threads)
         return self.compile()
-
-    @property
-    def own_backend(self) -> str:
-        """The backend of the device that was optimised for."""
-        return "cupy" if kind_of(self.report.device) == "gpu" else self.backend
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
         """The outputs by name for inputs by name, as `run` has them; models of PyTorch are called as their modules."""
@@ -85,7 +79,7 @@ class Result:
         one captured CUDA graph; `memory()` says what it takes, `profile()` times its launches, and `static()` keeps
         inputs and outputs in place. BackendError for a backend that cannot be used here, with the packages it lacks.
         """
-        name = self.own_backend if backend is None else backend
+        name = self.backend if backend is None else backend
         try:
             chosen = select(name)
         except BackendError as error:

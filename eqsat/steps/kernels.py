@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eqsat.costs.kernels.fusion import FusedKey, Key
-from eqsat.costs.kernels.work import work_of
-from eqsat.costs.measuring.measure import fill
-from eqsat.costs.measuring.microbenchmark import chain_types, stated
+from eqsat.costs.kernels.fusion import Key
+from eqsat.costs.measuring.measure import estimated, fill
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import CostError, EqsatError
@@ -74,9 +72,7 @@ def costs_with(keys: Sequence[Key], settings: Settings, log: Log) -> CostModel:
 
 def _estimate(key: Key, settings: Settings) -> float:
     """An estimate of the time of a kernel, in seconds; 0 for one that cannot be measured."""
-    device = settings.device
     try:
-        pairs = zip(stated(FusedKey.of(key)).members, chain_types(key), strict=True)
-        return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in pairs)
+        return estimated(key, settings.device)
     except EqsatError:
         return 0.0

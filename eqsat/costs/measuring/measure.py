@@ -103,12 +103,12 @@ def measure(
     and results lie in the nearer caches, as after a producer; each copy has constants of its own, which come from
     farther. An operator with so many constants that copies of them would fill the memory is run alone: beside it, the
     cost of a session is nothing. CPU time for one thread, else elapsed time. Of several operators it is the time of
-    all, fused as far as the backend fuses them. `seconds` is how many seconds the rounds may take
-    together. Where copies can share their constants, their time with these in nearer memory is the entry's hot time.
+    all, fused as far as the backend fuses them. `seconds` is how many seconds the rounds may take together. Where
+    copies can share their constants, their time with these in nearer memory is the entry's hot time.
     CostError where the kernel cannot be run alone.
     """
     on = Device.of(device)
-    estimate = _estimate(key, on)
+    estimate = estimated(key, on)
     constants = _constant_bytes(key)
     lengths = [1] if constants > _ALONE_BYTES else [n * _copies(estimate, constants, on) for n in (1, 2)]
     try:
@@ -155,8 +155,8 @@ def _constant_bytes(key: Key) -> int:
     return sum(size for (place, _), size in sizes.items() if not OPS[members[place].op].movement)
 
 
-def _estimate(key: Key, device: Device) -> float:
-    """An estimate of the time of one copy: the sum over its operators by themselves."""
+def estimated(key: Key, device: Device) -> float:
+    """An estimate of the time of one kernel, in seconds: the sum over its operators by themselves."""
     members = zip(stated(FusedKey.of(key)).members, chain_types(key), strict=True)
     return sum(device.roofline(work_of(m.op, m.attrs, m.operands, types, m.const_operands)) for m, types in members)
 

@@ -93,7 +93,7 @@ class Data:
             dims = indexed.static if indexed is not None else ()
             axis = key.attrs.get("axis")
             return self.indices(type, dims[axis] if axis is not None and dims else min(dims, default=1))
-        if key.op == "clip" and key.arithmetic and index > 0:
+        if key.op == "clip" and key.arithmetic and index > 0:  # bounds that the scale of the results holds by itself
             return np.full(type.static, 0 if index == 1 else 8, type.dtype.numpy)
         if key.op == "grouped_attention" and index == 1:
             # Every sequence has all positions there are.

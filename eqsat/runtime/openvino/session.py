@@ -83,20 +83,19 @@ class OpenVinoProgram:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name; BackendError for inputs that do not fit, or where OpenVINO fails."""
-        self._take(checked_inputs(self.graph, inputs))
+        self._take(self._tensors(checked_inputs(self.graph, inputs)))
         current().check(0)
         with current().ending(self._request.cancel):
             self._infer()
         return {name: self._array(name, port) for name, port in self._ports.items()}
 
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
-        """A call that runs the graph on these inputs, checked once; of several bindings the last one counts."""
+        """A call that runs the graph on these inputs, checked once."""
         tensors = self._tensors(checked_inputs(self.graph, inputs))
 
         def call() -> None:
             # Other bindings of the program may have put tensors of theirs in place.
-            for name, tensor in tensors.items():
-                self._request.set_tensor(name, tensor)
+            self._take(tensors)
             self._infer()
 
         return call
@@ -109,8 +108,8 @@ class OpenVinoProgram:
             if info.status == info.Status.EXECUTED
         ]
 
-    def _take(self, feeds: Mapping[str, Any]) -> None:
-        for name, tensor in self._tensors(feeds).items():
+    def _take(self, tensors: Mapping[str, Any]) -> None:
+        for name, tensor in tensors.items():
             self._request.set_tensor(name, tensor)
 
     def _tensors(self, feeds: Mapping[str, Any]) -> dict[str, Any]:

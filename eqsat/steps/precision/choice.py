@@ -212,11 +212,9 @@ class IntegerChoice:
         return self.exact
 
     def _tried(self, prepared: _Prepared, factor: float, most: float) -> _Tried | None:
-        """The cheapest choice within an error; None where it has no kernel on integers."""
+        """The cheapest choice within an error with its program; None where it has no kernel on integers."""
         settings, options = self.chooser.settings, prepared.options
-        extraction = options.added(prepared.measured.roundings.scaled(factor))
-        extraction = limited(extraction, options.model, {**self._bounds, "error": most})
-        solution = self.chooser.solved(extraction, "ilp", [])
+        extraction, solution = self._solved(prepared, factor, most)
         if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
             return None
         chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
@@ -225,6 +223,12 @@ class IntegerChoice:
         with settings.deadline.paused():
             program = self._compiled(candidate.graph, settings.portable_backend)
         return _Tried(solution, extraction, candidate, program, predicted)
+
+    def _solved(self, prepared: _Prepared, factor: float, most: float) -> tuple[TensorProblem, Solution]:
+        """The problem with all kernels on integers within an error, and its solution."""
+        extraction = prepared.options.added(prepared.measured.roundings.scaled(factor))
+        extraction = limited(extraction, prepared.options.model, {**self._bounds, "error": most})
+        return extraction, self.chooser.solved(extraction, "ilp", [])
 
     def _compiled(self, graph: Graph, backend: str | None = None) -> Program:
         """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
@@ -270,8 +274,7 @@ class IntegerChoice:
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
         integers = Counter(nodes[p].op for p in chosen)
-        free = self._tried(prepared, factor, math.inf)
-        unbound = set() if free is None else _positions(free.extraction, free.solution, integers=True)
+        unbound = _positions(*self._solved(prepared, factor, math.inf), integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -215,19 +215,10 @@ def computed_constant(snapshot: Snapshot, leader: int) -> Constant | None:
         stack += [k for k, gone in zip(recipe.operands, absent, strict=True) if not gone]
     if not nodes:
         return constants[f"c{leader}"]
+    # Recipes are listed after those of what they read.
+    ordered = tuple(nodes[one] for one in snapshot.recipes if one in nodes)
     try:
-        graph = Graph("constant", (), {"constant": f"c{leader}"}, _sorted(nodes.values(), constants), constants, types)
+        graph = Graph("constant", (), {"constant": f"c{leader}"}, ordered, constants, types)
         return Constant.of(execute(graph, {}, "numpy")["constant"])
     except EqsatError:
         return None
-
-
-def _sorted(nodes: Iterable[Node], constants: Mapping[str, Constant]) -> tuple[Node, ...]:
-    """Nodes after those whose results they read."""
-    left, ready, ordered = list(nodes), set(constants), list[Node]()
-    while left:
-        first = next(node for node in left if all(v is None or v in ready for v in node.inputs))
-        left.remove(first)
-        ordered.append(first)
-        ready.update(first.outputs)
-    return tuple(ordered)
