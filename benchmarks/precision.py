@@ -277,9 +277,9 @@ class _OpenVino:
     """A model on OpenVINO as it is, at a hint of precision."""
 
     def __init__(self, path: Path, hint: str) -> None:
-        import openvino
+        from eqsat.runtime.openvino.session import core_of_process
 
-        core = openvino.Core()
+        core = core_of_process()
         settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": 1, "INFERENCE_PRECISION_HINT": hint}
         self._compiled = core.compile_model(core.read_model(path), "CPU", settings)
         self._request = self._compiled.create_infer_request()

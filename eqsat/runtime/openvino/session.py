@@ -182,7 +182,7 @@ def compiled(model: ModelProto | Path, *, threads: int | None = None, where: str
     if threads is not None:
         settings["INFERENCE_NUM_THREADS"] = threads
     try:
-        core = _core()
+        core = core_of_process()
         read = core.read_model(model if isinstance(model, Path) else model.SerializeToString())
         return core.compile_model(read, "CPU", settings)
     except Exception as error:
@@ -196,20 +196,12 @@ def compiled(model: ModelProto | Path, *, threads: int | None = None, where: str
 
 
 @cache
-def precisions() -> frozenset[str]:
-    """The element types that this processor computes in faster than by way of float32, as OpenVINO says.
+def core_of_process() -> Any:
+    """The one Core of this process, which is never given up.
 
-    >>> precisions() <= {"bfloat16", "float16", "int8"}
-    True
+    With its first model a Core takes the stack on which this thread handles signals, and gives back the one before it
+    at its end: where one that came earlier has ended by then, that is gone, and Ctrl-C ends the process (2026.4).
     """
-    if OpenVinoBackend().available() is not None:
-        return frozenset()
-    known = {"BF16": "bfloat16", "FP16": "float16", "INT8": "int8"}
-    return frozenset(known[name] for name in _core().get_property("CPU", "OPTIMIZATION_CAPABILITIES") if name in known)
-
-
-@cache
-def _core() -> Any:
     return _openvino().Core()
 
 

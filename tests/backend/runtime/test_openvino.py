@@ -20,7 +20,7 @@ from eqsat.errors import BackendError, CostError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms import TensorType
 from eqsat.runtime.backend import execute, select
-from eqsat.runtime.openvino.session import OpenVinoProgram, compiled, precisions
+from eqsat.runtime.openvino.session import OpenVinoProgram, compiled, core_of_process
 
 
 def perceptron(width: int = 256, layers: int = 3) -> eqsat.Graph:
@@ -189,7 +189,7 @@ def test_kernels_of_a_lower_precision_are_in_the_profile_of_the_runtime():
     assert result.report.rounding.integers["conv"] == 3
     # By the name that OpenVINO gives 8-bit kernels.
     assert ("Convolution", "I8") in kernels(result.to_onnx(), result.graph, feeds)
-    if "bfloat16" in precisions():
+    if "BF16" in core_of_process().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
         halves = eqsat.optimize(graph, device="openvino-cpu", precision="bfloat16", limits={"error": 0.1})
         assert ("Convolution", "bf16") in kernels(halves.to_onnx(), halves.graph, feeds)
 
@@ -209,3 +209,31 @@ def test_nothing_is_lowered_unless_it_is_asked_for():
     graph = images()
     feeds = drawn(graph, 1)[0]
     assert {kind for _, kind in kernels(eqsat.optimize(graph, measure=False).to_onnx(), graph, feeds)} == {"f32"}
+
+
+#: Compiles models that end in the order in which they came, as peers and as a backend, then hears Ctrl-C.
+INTERRUPTED = """
+import faulthandler, gc, os, signal
+faulthandler.enable()
+import numpy as np
+import eqsat
+from eqsat.bench.case import BenchCase
+from eqsat.bench.openvino_peer import OpenVinoPeer
+from eqsat.costs.devices.device import Device
+from eqsat.runtime.backend import select
+g = eqsat.Graph("g")
+g.output("y", eqsat.relu(g.input("x", (4, 4))))
+graph = g.build()
+case = BenchCase("g", graph, graph, Device.of("onnxruntime-cpu"), "float32")
+held = [select("openvino").compile(graph), OpenVinoPeer().load(case), OpenVinoPeer().load(case)]
+while held:
+    held.pop(0)
+    gc.collect()
+signal.signal(signal.SIGINT, lambda *_: print("heard"))
+os.kill(os.getpid(), signal.SIGINT)
+"""
+
+
+def test_ctrl_c_is_heard_after_models_have_come_and_gone():
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "heard\n"), done.stderr
