@@ -117,22 +117,24 @@ class Chooser:
         solution = plain.solved(without, self.settings.options.extractor, [])
         return plain.finalists(without, {"portable": solution})[1:]
 
-    def solved(self, extraction: TensorProblem, extractor: str, known: Sequence[Solution] = ()) -> Solution:
-        """The solution of an extractor; the integer program starts from the solutions `known`."""
+    def solved(
+        self, extraction: TensorProblem, extractor: str, known: Sequence[Solution] = (), share: float = _EXTRACT
+    ) -> Solution:
+        """The solution of an extractor, in a share of what is left; the integer program starts from those `known`."""
         settings = self.settings
 
         def follow(best: float, bound: float) -> None:
             self.log.say(Progress("extract", nodes=len(extraction.snapshot.nodes), best=best, bound=bound))
 
         if extractor == "ilp":
-            return self._integer_program(extraction, list(known), follow)
+            return self._integer_program(extraction, list(known), follow, share)
         more: dict[str, Any] = {}
         if extractor == "backtracking":
             more = {"start": extraction.original(), "alpha": settings.options.alpha, "progress": follow}
         return solve(
             extraction.problem,
             extractor=extractor,
-            time_limit=settings.deadline.part(_EXTRACT),
+            time_limit=settings.deadline.part(share),
             should_stop=settings.options.should_stop,
             **more,
         )
@@ -157,7 +159,7 @@ class Chooser:
         return solutions
 
     def _integer_program(
-        self, extraction: TensorProblem, known: list[Solution], follow: Callable[[float, float], None]
+        self, extraction: TensorProblem, known: list[Solution], follow: Callable[[float, float], None], share: float
     ) -> Solution:
         """The solution of the integer program, started from known ones and from the best row-major one.
 
@@ -167,7 +169,7 @@ class Chooser:
         settings = self.settings
         # Before the choice with kernels on integers, the one without them need not be the best there is.
         begins = settings.choices.policy.quantises and extraction.problem.is_limited and not extraction.scales
-        deadline = settings.deadline.part(_BEGIN if begins else _EXTRACT)
+        deadline = settings.deadline.part(_BEGIN if begins else share)
         rows = Restricted(extraction)
         if rows.is_smaller and not extraction.problem.is_limited:
             first = solve(

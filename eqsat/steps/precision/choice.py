@@ -44,6 +44,8 @@ _MARGIN, _LESS = 1.1, 0.5
 #: The share of a prediction above which an error is as was predicted, and the share of a choice's cost that another one
 #: has to save to be worth a measurement.
 _SLACK, _CHEAPER = 0.95, 0.995
+#: The share of what is left of a call that one choice may take: several follow each other, and are then to be timed.
+_SHARE = 0.2
 #: Random batches that roundings are measured on where no data were given.
 _DRAWN = 4
 
@@ -145,7 +147,7 @@ class IntegerChoice:
         Only their roundings are worth a measurement: it takes a run of the whole network each.
         """
         extraction = limited(options.added(Roundings.free(options.kernels)), options.model, self._bounds)
-        solution = self.chooser.solved(extraction, "ilp", [])
+        solution = self.chooser.solved(extraction, "ilp", share=_SHARE)
         chosen = _positions(extraction, solution, integers=True)
         return [kernel for kernel in options.kernels if chosen.issuperset(kernel.positions)]
 
@@ -184,11 +186,13 @@ class IntegerChoice:
         budget, factor = settings.budget, prepared.measured.interaction
         most = math.inf if budget is None else budget
         held: _Held | None = None
+        known: list[Solution] = []
         for number in range(1, ROUNDS + 1):
             log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
-            tried = self._tried(prepared, factor, most)
+            tried = self._tried(prepared, factor, most, known)
             if tried is None or (held is not None and tried.solution.cost > _CHEAPER * held.tried.solution.cost):
                 break
+            known = [tried.solution]
             with settings.deadline.paused():
                 errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
                 agreement = _agreement(tried.program, tightening) if budget is None else 1.0
@@ -211,10 +215,10 @@ class IntegerChoice:
         log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
         return self.exact
 
-    def _tried(self, prepared: _Prepared, factor: float, most: float) -> _Tried | None:
+    def _tried(self, prepared: _Prepared, factor: float, most: float, known: Sequence[Solution]) -> _Tried | None:
         """The cheapest choice within an error with its program; None where it has no kernel on integers."""
         settings, options = self.chooser.settings, prepared.options
-        extraction, solution = self._solved(prepared, factor, most)
+        extraction, solution = self._solved(prepared, factor, most, known)
         if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
             return None
         chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
@@ -224,11 +228,13 @@ class IntegerChoice:
             program = self._compiled(candidate.graph, settings.portable_backend)
         return _Tried(solution, extraction, candidate, program, predicted)
 
-    def _solved(self, prepared: _Prepared, factor: float, most: float) -> tuple[TensorProblem, Solution]:
-        """The problem with all kernels on integers within an error, and its solution."""
+    def _solved(
+        self, prepared: _Prepared, factor: float, most: float, known: Sequence[Solution] = ()
+    ) -> tuple[TensorProblem, Solution]:
+        """The problem with all kernels on integers within an error, and its solution; `known` are of earlier rounds."""
         extraction = prepared.options.added(prepared.measured.roundings.scaled(factor))
         extraction = limited(extraction, prepared.options.model, {**self._bounds, "error": most})
-        return extraction, self.chooser.solved(extraction, "ilp", [])
+        return extraction, self.chooser.solved(extraction, "ilp", known, _SHARE)
 
     def _compiled(self, graph: Graph, backend: str | None = None) -> Program:
         """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
