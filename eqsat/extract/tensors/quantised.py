@@ -217,6 +217,20 @@ class IntegerOptions:
         return keys
 
 
+def favoured(extraction: TensorProblem, share: float) -> TensorProblem:
+    """The problem with kernels on integers at a share of their price, by which those are chosen that save more beside
+    others of their kind than they were measured to save alone."""
+    program, problem = extraction.problem.program, extraction.problem
+    places = {index for index, option in enumerate(extraction.options) if is_on_integers(option)}
+    prices = [cost * share if option in places else cost for option, cost in enumerate(program.costs)]
+    return replace(extraction, problem=problem.variant(costs=prices, limits=problem.limits, memory=problem.memory))
+
+
+def is_on_integers(option: KernelOption) -> bool:
+    """Return whether a kernel computes on integers in the place of float32."""
+    return any(way.arithmetic == INTEGER for way in option.implementations)
+
+
 def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:
     """The error of a kernel's roundings together; None where one of them was not measured."""
     parts: list[float] = []
