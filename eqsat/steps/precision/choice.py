@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
-from eqsat.steps.precision.search import SHARE, ErrorSearch, Held, Tried, compiled, largest_agree, other_bounds
+from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, largest_agree, other_bounds
 
 Batch = Mapping[str, Any]
 
@@ -55,6 +56,10 @@ class IntegerChoice:
 
     chooser: Chooser
     exact: Chosen
+
+    @cached_property
+    def _allowance(self) -> Allowance:
+        return Allowance(self.chooser.settings.deadline)
 
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
@@ -119,7 +124,9 @@ class IntegerChoice:
         chosen: set[int] = set()
         for share in _SHARES.values():
             priced = favoured(extraction, share)
-            chosen |= _positions(extraction, self.chooser.solved(priced, "ilp", share=SHARE), integers=True)
+            chosen |= _positions(
+                extraction, self.chooser.solved(priced, "ilp", share=self._allowance.share), integers=True
+            )
         return [kernel for kernel in options.kernels if chosen.issuperset(kernel.positions)]
 
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
@@ -146,11 +153,12 @@ class IntegerChoice:
     def _within(self, prepared: _Prepared) -> Chosen:
         """The choices with finalists whose errors are as predicted: at the prices of kernels, and at shares of them."""
         calibrate, tighten, _ = self._parts
-        search = ErrorSearch(self.chooser, prepared.options, prepared.measured, (*calibrate, *tighten))
+        data = (*calibrate, *tighten)
+        search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
         chosen: dict[str, Held] = {}
         for name, share in _SHARES.items():
-            first = next(iter(chosen.values()), None)
-            held = search.held(name, share, None if first is None else first.factor)
+            earlier = next(iter(chosen.values()), None)
+            held = search.held(name, share, None if earlier is None else earlier.factor)
             graphs = [other.tried.candidate.graph.nodes for other in chosen.values()]
             if held is not None and held.tried.candidate.graph.nodes not in graphs:
                 chosen[name] = held
@@ -159,14 +167,16 @@ class IntegerChoice:
                 "no choice on integers is within the error that is allowed: float32 is kept"
             )
             return self.exact
+        first = next(iter(chosen.values()))
+        tried = first.tried
+        unlimited = search.solved(first.factor, math.inf, [tried.solution])
         for held in chosen.values():
-            self._accept(held, prepared, search)
-        tried = next(iter(chosen.values())).tried
+            self._accept(held, prepared, unlimited)
         candidates = [*self.exact.candidates, *(held.tried.candidate for held in chosen.values())]
         return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=candidates)
 
-    def _accept(self, held: Held, prepared: _Prepared, search: ErrorSearch) -> None:
-        """Tell of a finalist the errors that are reported of it."""
+    def _accept(self, held: Held, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]) -> None:
+        """Tell of a finalist the errors that are reported of it; `unlimited` is the choice that no error limits."""
         settings, tried = self.chooser.settings, held.tried
         calibrate, tighten, report = self._parts
         data = settings.data
@@ -175,7 +185,7 @@ class IntegerChoice:
         with settings.deadline.paused():
             original = compiled(self.chooser, self.chooser.given.graph)
             errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
-        integers, narrow, kept = self._counted(tried, prepared, search.solved(held.factor, math.inf))
+        integers, narrow, kept = self._counted(tried, prepared, unlimited)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
             tried.predicted,
@@ -190,16 +200,16 @@ class IntegerChoice:
         )
 
     def _counted(
-        self, tried: Tried, prepared: _Prepared, free: tuple[TensorProblem, Solution]
+        self, tried: Tried, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]
     ) -> tuple[dict[str, int], dict[str, dict[str, int]], dict[str, dict[str, int]]]:
         """The operators that compute on integers, those in narrow floats, and why each of the others is in neither.
 
-        `free` is the choice that no error limits.
+        `unlimited` is the choice that no error limits.
         """
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
         integers = Counter(nodes[p].op for p in chosen)
-        unbound = _positions(*free, integers=True)
+        unbound = _positions(*unlimited, integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}

@@ -24,6 +24,7 @@ from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.steps.choosing import Chooser
 from eqsat.steps.precision.roundings import MeasuredRoundings
+from eqsat.system.deadline import Deadline
 
 Batch = Mapping[str, Any]
 
@@ -35,8 +36,23 @@ _MARGIN, _LESS = 1.1, 0.5
 #: The share of a prediction above which an error is as was predicted, and the share of a choice's cost that another one
 #: has to save to be worth a measurement.
 _SLACK, _CHEAPER = 0.95, 0.995
-#: The share of what is left of a call that one choice may take: several follow each other, and are then to be timed.
-SHARE = 0.2
+#: The share of what is left of a call that is kept for timing, and that of the rest that one choice may take: several
+#: follow each other. The last ones get at least a fiftieth.
+_RESERVED, _SHARE, _LEAST = 0.4, 0.25, 0.02
+
+
+class Allowance:
+    """The shares of what is left of a call that choices on integers may take, one after the other."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline, self._reserved = deadline, _RESERVED * deadline.left
+
+    @property
+    def share(self) -> float:
+        """The share of what is left for the next choice."""
+        left = self._deadline.left
+        free = left - self._reserved
+        return 1.0 if left == math.inf else max(_SHARE * free / left, _LEAST) if free > 0 else _LEAST
 
 
 @dataclass(frozen=True)
@@ -69,6 +85,7 @@ class ErrorSearch:
     options: IntegerOptions
     measured: MeasuredRoundings
     data: Sequence[Batch]
+    allowance: Allowance
 
     def held(self, name: str, share: float = 1.0, factor: float | None = None) -> Held | None:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted.
@@ -137,7 +154,7 @@ class ErrorSearch:
         bounds = {**other_bounds(self.chooser), "error": most}
         extraction = limited(extraction, self.options.model, bounds)
         priced = extraction if share == 1.0 else favoured(extraction, share)
-        return extraction, self.chooser.solved(priced, "ilp", known, SHARE)
+        return extraction, self.chooser.solved(priced, "ilp", known, self.allowance.share)
 
 
 def other_bounds(chooser: Chooser) -> dict[str, float]:
