@@ -118,7 +118,8 @@ class IntegerChoice:
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free in some choice, in all forms.
 
-        Only their roundings are worth a measurement: it takes a run of the whole network each.
+        Only their roundings are worth a measurement: it takes a run of the whole network each. Those that save most
+        come first; of those that quantise an operand when they run, only the faster ones are worth it.
         """
         extraction = limited(options.added(Roundings.free(options.kernels)), options.model, other_bounds(self.chooser))
         chosen: set[int] = set()
@@ -127,7 +128,9 @@ class IntegerChoice:
             chosen |= _positions(
                 extraction, self.chooser.solved(priced, "ilp", share=self._allowance.share), integers=True
             )
-        return [kernel for kernel in options.kernels if chosen.issuperset(kernel.positions)]
+        savings = {kernel: options.saving(kernel) for kernel in options.kernels if chosen.issuperset(kernel.positions)}
+        paying = [kernel for kernel, saving in savings.items() if saving > 0 or not kernel.online]
+        return sorted(paying, key=lambda kernel: -savings[kernel])
 
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
         settings = self.chooser.settings
