@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from benchmarks.models import MODELS
+from benchmarks.precision.contenders import OURS
 from benchmarks.precision.inputs import NETWORKS, TRAINED
 from benchmarks.precision.marks import marks, table
 from benchmarks.rows import document
@@ -39,18 +40,20 @@ def main(models: tuple[str, ...], target: Path, folder: Path, jobs: int) -> None
     """
     names = models or (*NETWORKS, *TRAINED)
     console = Console(width=220, stderr=True)
+    steps = [("quantised", name) for name in names] + [("optimised", name, kind) for kind in OURS for name in names]
     with Progress(console=console) as progress, ThreadPoolExecutor(jobs) as pool:
-        task = progress.add_task("made ready", total=len(names))
-        for name, said in zip(names, pool.map(lambda name: _step("prepare", name, folder), names), strict=True):
-            progress.advance(task)
-            if not isinstance(said, dict):
-                console.print(f"{name}: {said}")
+        task = progress.add_task("made ready", total=len(steps))
+        for step in (steps[: len(names)], steps[len(names) :]):
+            for place, said in enumerate(pool.map(lambda one: _step(folder, *one), step)):
+                progress.advance(task)
+                if not isinstance(said, dict):
+                    console.print(f"{' '.join(step[place][1:])}: {said}")
     rows: list[dict[str, Any]] = json.loads(target.read_text())["models"] if target.exists() else []
     order = {name: place for place, name in enumerate((*NETWORKS, *TRAINED))}
     with Progress(console=console) as progress:
         task = progress.add_task("timed", total=len(names))
         for name in names:
-            row = _step("measured", name, folder)
+            row = _step(folder, "measured", name)
             row = row if isinstance(row, dict) else {"model": name, "failed": row}
             rows = sorted((*(r for r in rows if r["model"] != name), row), key=lambda r: order.get(r["model"], 99))
             found = document(rows)
@@ -63,15 +66,14 @@ def main(models: tuple[str, ...], target: Path, folder: Path, jobs: int) -> None
         shown.print(f"{mark}: {value}")
 
 
-def _step(step: str, name: str, folder: Path) -> Any:
-    """What a step gives for a model in a process of its own; the last line of its error where it fails."""
+def _step(folder: Path, step: str, name: str, *more: str) -> Any:
+    """The outcome of a step for a model in a process of its own; the last line of its error where it fails."""
     code = (
         "import json, pathlib, sys; from benchmarks.precision import steps; "
-        f"print(json.dumps(steps.{step}(sys.argv[1], pathlib.Path(sys.argv[2])) or {{}}))"
+        f"print(json.dumps(steps.{step}(sys.argv[1], pathlib.Path(sys.argv[2]), *sys.argv[3:]) or {{}}))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, name, str(folder / name)], capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code, name, str(folder / name), *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         return (done.stderr.strip().splitlines() or [str(done.returncode)])[-1]
     return json.loads(done.stdout.splitlines()[-1])

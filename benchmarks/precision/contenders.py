@@ -12,9 +12,9 @@ Batch = Mapping[str, Any]
 
 #: What eqsat is asked for, by the name of its column: a device and a precision.
 OURS = {
-    "eqsat int8": ("onnxruntime-cpu", "int8"),
     "eqsat int8 (OpenVINO)": ("openvino-cpu", "int8"),
     "eqsat mixed (OpenVINO)": ("openvino-cpu", "mixed"),
+    "eqsat int8": ("onnxruntime-cpu", "int8"),
 }
 #: ONNX Runtime's own quantisers.
 QUANTISERS = ("static", "dynamic")

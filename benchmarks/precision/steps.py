@@ -32,29 +32,34 @@ MOST, WITHOUT_PEER = 0.5, 0.05
 Row = dict[str, Any]
 
 
-def prepare(name: str, folder: Path) -> None:
-    """Make the files of a model in its folder that are not there: of the quantisers, then of eqsat.
+def quantised(name: str, folder: Path) -> None:
+    """Make the files of a model that do not depend on eqsat: as it is, and by ONNX Runtime's quantisers.
 
-    The budget of eqsat is the error of the faster of ONNX Runtime's two quantisers, of those not slower than float32;
-    of trained models it is told none, so that answers count.
+    The budget of eqsat is the error of the faster of the two, of those not slower than float32; of trained models it is
+    told none, so that answers count.
     """
     subject = subject_of(name)
-    if subject is None:
+    if subject is None or (folder / "notes.json").exists():
         return
     folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "model.onnx").exists():
-        onnx.save(subject.model, folder / "model.onnx", save_as_external_data=True, location="model.data")
-    notes: dict[str, Any] = _read(folder / "notes.json")
+    onnx.save(subject.model, folder / "model.onnx", save_as_external_data=True, location="model.data")
+    notes: Row = {}
     for kind in QUANTISERS:
-        if not path_of(kind, folder).exists():
-            _told(notes, kind, partial(quantise, kind, folder, subject.calibration))
-    if "budget" not in notes:
-        notes |= _budget(subject, folder)
-        notes["budget"] = None if subject.task is not None else notes["budget"]
-    for kind in OURS:
-        if not path_of(kind, folder).with_suffix(".json").exists():
-            _told(notes, kind, partial(optimise, kind, folder, subject.calibration, notes["budget"]))
+        _told(notes, kind, partial(quantise, kind, folder, subject.calibration))
+    notes |= _budget(subject, folder)
+    notes["budget"] = None if subject.task is not None else notes["budget"]
     (folder / "notes.json").write_text(json.dumps(notes), encoding="utf-8")
+
+
+def optimised(name: str, folder: Path, kind: str) -> None:
+    """Make the files of one of eqsat's columns."""
+    subject = subject_of(name)
+    if subject is None or path_of(kind, folder).with_suffix(".json").exists():
+        return
+    notes: Row = {}
+    _told(notes, kind, partial(optimise, kind, folder, subject.calibration, _read(folder / "notes.json")["budget"]))
+    if notes:
+        path_of(kind, folder).with_suffix(".json").write_text(json.dumps({"said": notes[kind]}), encoding="utf-8")
 
 
 def measured(name: str, folder: Path) -> Row:
@@ -66,6 +71,10 @@ def measured(name: str, folder: Path) -> Row:
         return {"model": name, "failed": "its inputs cannot be made here"}
     notes = _read(folder / "notes.json")
     row: Row = {"model": name, "peer": notes["peer"], "budget": notes["budget"]}
+
+    def said(kind: str) -> Row:
+        return _read(path_of(kind, folder).with_suffix(".json"))
+
     programs: dict[str, Program] = {}
     for kind in ("float32", *QUANTISERS, *HINTS, *OURS):
         try:
@@ -73,13 +82,13 @@ def measured(name: str, folder: Path) -> Row:
             programs[kind].run(subject.batches[0])
         except Exception as error:  # noqa: BLE001 - a contender that fails is a cell of the table
             programs.pop(kind, None)
-            row[kind] = {"said": notes.get(kind) or _first_line(error)}
+            row[kind] = {"said": notes.get(kind) or said(kind).get("said") or _first_line(error)}
     held = subject.held_back
     expected = [programs["float32"].run(batch) for batch in held]
     timings = interleaved({k: _bound(p, held[0]) for k, p in programs.items()}, 60, time_limit=SECONDS, clock="process")
     before = weight_bytes(folder / "model.onnx")
     for kind, program in programs.items():
-        row[kind] = _read(path_of(kind, folder).with_suffix(".json")) if kind in OURS else {}
+        row[kind] = said(kind) if kind in OURS else {}
         if kind != "float32":
             errors = errors_of(program, expected, held)
             row[kind] |= {"ratio": timings.ratio(kind, "float32"), "bound": timings.ratio_bound(kind, "float32")}
