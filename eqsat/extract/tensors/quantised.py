@@ -65,7 +65,7 @@ class IntegerOptions:
 
         held: set[int] = set()
         for kernel in self.kernels:
-            error = _error(kernel, roundings)
+            error = error_of(kernel, roundings)
             cost = self._cost(kernel) if error is not None else None
             if cost is None or error is None:
                 continue
@@ -217,7 +217,7 @@ class IntegerOptions:
         return keys
 
 
-def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:
+def error_of(kernel: IntegerKernel, roundings: Roundings) -> float | None:
     """The error of a kernel's roundings together; None where one of them was not measured."""
     parts: list[float] = []
     if kernel.weights is not None:

@@ -4,27 +4,25 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
-from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.extract.tensors.quantised import IntegerOptions
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.onnx.write import exporter
 from eqsat.language.onnx.write.availability import CHANNEL_SCALES, lacking, opset_of
 from eqsat.language.ops import OPS
-from eqsat.language.terms import DType, Graph, TensorType
-from eqsat.quantisation.sensitivity import array_error, foreseen, output_error
+from eqsat.language.terms import FLOAT8, DType, Graph, TensorType
+from eqsat.quantisation.sensitivity import foreseen, output_error
 from eqsat.report.finalists import Candidate
-from eqsat.report.precision import DataParts, OutputError, RoundingReport
+from eqsat.report.precision import DataParts, RoundingReport
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -32,7 +30,9 @@ from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
-from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
+from eqsat.steps.precision.agreement import agreement_of, output_errors
+from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
+from eqsat.steps.precision.roundings import MeasuredRoundings
 
 Batch = Mapping[str, Any]
 
@@ -116,30 +116,32 @@ class IntegerChoice:
             log.warnings.append(f"no kernel on integers can be written: {fault}")
             return None
         if settings.data is None:
-            log.warnings.append(
-                "no calibration data: operands are quantised when they are read, and errors measured on random inputs"
-            )
+            log.warnings.append(without_data(settings))
+            if settings.device.gpu:
+                return None
         else:
             log.warnings += [text for text in (settings.data.warning, settings.data.parts.warning) if text]
         given, solution = self.chooser.given, self.exact.solution
         assembled = assemble(self.exact.extraction, solution, given.graph)
         kernels = self._kernels(assembled, solution)
         if not kernels:
-            log.warnings.append("no operator of this model may run on integers here")
+            log.warnings.append(f"no operator of this model may run on {self._numbers} here")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
+        costs, keys = settings.costs, options_of(self.exact.extraction, kernels, settings.costs).keys()
+        if keys:
+            with log.phase("calibrate"), settings.deadline.paused():
+                costs = costs_with(keys, settings, log)
         with log.phase("extract"), settings.deadline:
             # Kernels are compared at costs that were measured together.
             extraction = replace(self.chooser, settings=replace(settings, costs=costs)).problem()
-            paying = self._paying(IntegerOptions(extraction, kernels, costs))
+            paying = self._paying(options_of(extraction, kernels, costs))
         if not paying:
-            log.warnings.append("no kernel on integers is faster here than those in float32")
+            log.warnings.append(f"no kernel on {self._numbers} is faster here than those in float32")
             return None
         with log.phase("calibrate"), settings.deadline.paused():
-            measured = Calibration(settings, log, assembled, paying).measured(*self._parts[:2])
+            measured = measured_roundings(settings, log, assembled, paying, *self._parts[:2])
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
-        return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
+        return _Prepared(options_of(extraction, paying, costs), measured, considered)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free, in all their forms.
@@ -152,15 +154,17 @@ class IntegerChoice:
         return [kernel for kernel in options.kernels if chosen.issuperset(kernel.positions)]
 
     @property
+    def _numbers(self) -> str:
+        """The numbers of a byte that may stand for values."""
+        return "integers or float8" if FLOAT8 in self.chooser.settings.choices.policy.precisions else "integers"
+
+    @property
     def _bounds(self) -> dict[str, float]:
         """The limits but that of the error."""
         return {term: most for term, most in self.chooser.settings.bounds.items() if term != "error"}
 
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
-        settings = self.chooser.settings
-        policy = settings.choices.policy
-        allowed = [op for op in settings.device.integers if policy.allows(op, INTEGER)]
-        kernels = integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)
+        kernels = offered_kernels(self.exact.extraction, solution, self.chooser.settings)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 
@@ -195,7 +199,7 @@ class IntegerChoice:
             known = [tried.solution]
             with settings.deadline.paused():
                 errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
-                agreement = _agreement(tried.program, tightening) if budget is None else 1.0
+                agreement = agreement_of(tried.program, tightening) if budget is None else 1.0
             worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
                 if held is not None:
@@ -212,7 +216,7 @@ class IntegerChoice:
             factor *= max(worst / (_SLACK * tried.predicted), _LESS)
         if held is not None:
             return self._accepted(held.tried, prepared, held.factor, held.worst, held.rounds)
-        log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
+        log.warnings.append(f"no choice on {self._numbers} is within the error that is allowed: float32 is kept")
         return self.exact
 
     def _tried(self, prepared: _Prepared, factor: float, most: float, known: Sequence[Solution]) -> _Tried | None:
@@ -222,7 +226,7 @@ class IntegerChoice:
         if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
             return None
         chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
-        (_, candidate) = chooser.finalists(extraction, {"int8": solution})[:2]
+        (_, candidate) = chooser.finalists(extraction, {_named(extraction, solution): solution})[:2]
         predicted = math.sqrt(solution.amounts["error"])
         with settings.deadline.paused():
             program = self._compiled(candidate.graph, settings.portable_backend)
@@ -256,7 +260,7 @@ class IntegerChoice:
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
             original = self._compiled(self.chooser.given.graph)
-            errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
+            errors = output_errors(tried.program, [(batch, original.run(batch)) for batch in report])
         integers, narrow, kept = self._counted(tried, prepared, factor)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
@@ -268,6 +272,7 @@ class IntegerChoice:
             rounds,
             integers,
             kept,
+            notes=notes_of(settings),
             narrow=narrow,
         )
         solutions = [*self.exact.candidates, tried.candidate]
@@ -279,21 +284,23 @@ class IntegerChoice:
         """The operators that compute on integers, those in narrow floats, and why each of the others is in neither."""
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
-        integers = Counter(nodes[p].op for p in chosen)
+        precisions = _narrow(tried.extraction, tried.solution)
+        integers = Counter(nodes[p].op for p in chosen if p not in precisions)
         unbound = _positions(*self._solved(prepared, factor, math.inf), integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}
-        precisions = _narrow(tried.extraction, tried.solution)
-        for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
+        for position in _positions(tried.extraction, tried.solution, integers=False) | chosen:
             node = nodes[position]
             declared = OPS.get(node.op)
             if declared is None or declared.view or not _makes_floats(node.types):
                 continue
+            if position in chosen and position not in precisions:
+                continue
             if position in precisions:
                 narrow.setdefault(precisions[position], Counter())[node.op] += 1
                 continue
-            if not policy.allows(node.op, INTEGER):
+            if not any(policy.allows(node.op, precision) for precision in BYTES):
                 reason = "policy"
             elif node.op not in device.integers or position not in prepared.considered:
                 reason = "kernel"
@@ -327,11 +334,18 @@ def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
     return {
         position: precision
         for option in chosen
-        if not option.fetch and not _on_integers(option)
+        if not option.fetch and not any(way.arithmetic == INTEGER for way in option.implementations)
         for way in option.implementations
         for precision in {way.arithmetic, way.result.precision, *(state.precision for state in way.operands)} - {""}
         for position in option.positions
     }
+
+
+def _named(extraction: TensorProblem, solution: Solution) -> str:
+    """The precisions of the kernels on numbers of a byte in a solution."""
+    options = [extraction.options[index] for index in solution.chosen.values()]
+    used = {way.arithmetic for option in options for way in option.implementations}
+    return " and ".join(precision for precision in BYTES if precision in used)
 
 
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
@@ -339,7 +353,7 @@ def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
 
 
 def _on_integers(option: Any) -> bool:
-    return any(way.arithmetic == INTEGER for way in option.implementations)
+    return any(way.arithmetic in BYTES for way in option.implementations)
 
 
 def _is_integer(extraction: TensorProblem, index: int) -> bool:
@@ -348,41 +362,6 @@ def _is_integer(extraction: TensorProblem, index: int) -> bool:
 
 def _makes_floats(types: Sequence[object]) -> bool:
     return any(isinstance(type, TensorType) and type.dtype is DType.FLOAT32 for type in types)
-
-
-def _errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
-    """The errors of each output over batches, and how often rows keep their largest element."""
-    errors: dict[str, list[float]] = {}
-    rows: dict[str, list[bool]] = {}
-    for batch, expected in held:
-        outputs = program.run(batch)
-        for name, reference in expected.items():
-            errors.setdefault(name, []).append(array_error(outputs[name], reference))
-            rows.setdefault(name, []).extend(_largest_agree(outputs[name], reference))
-    return {
-        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
-        for name, e in errors.items()
-    }
-
-
-def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
-    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
-    rows = [
-        agrees
-        for batch, expected in data
-        for outputs in (program.run(batch),)
-        for name, reference in expected.items()
-        for agrees in _largest_agree(outputs[name], reference)
-    ]
-    return float(np.mean(rows)) if rows else 1.0
-
-
-def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
-    """For each row along the last axis, whether its largest element is at the same place."""
-    out, ref = np.asarray(given), np.asarray(expected)
-    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
-        return
-    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
 
 
 def _shown(most: float) -> str:

@@ -44,10 +44,7 @@ def opset_of(graph: Graph) -> int:
     if own < CHANNEL_SCALES and any(_scales_channels(graph, node) for node in graph.nodes):
         own = CHANNEL_SCALES
     foreign = {
-        (node.op, dtype)
-        for node in graph.nodes
-        for value in node.inputs
-        if (dtype := _dtype(graph, value)) in _LATER
+        (node.op, dtype) for node in graph.nodes for value in node.inputs if (dtype := _dtype(graph, value)) in _LATER
     }
     return max((_first(op, _LATER[dtype], own) for op, dtype in foreign), default=own)
 
