@@ -112,7 +112,7 @@ class _Explicit:
             here = self._now(source)
             if source.state.is_quantised:
                 raise self._refused(f"{step.value!r} is brought from {step.source} to {step.target}")
-            self._quantised(here.value, target, _KernelDraft(self, {here: None}))
+            self._quantised(here.value, target, _DraftedKernel(self, {here: None}))
         elif source.state.is_quantised:
             self._restored(source, target)
         else:
@@ -121,7 +121,7 @@ class _Explicit:
                 self.moved[target] = Held(here.value, step.target)
             self.steps.append(Conversion(here.value, step.source, step.target))
 
-    def _quantised(self, name: str, target: Held, chain: _KernelDraft) -> None:
+    def _quantised(self, name: str, target: Held, chain: _DraftedKernel) -> None:
         """The last operators of a kernel: a float32 value in the numbers of a scale."""
         scale = self._scale(target)
         step = chain.number(scale.steps, scale.axis)
@@ -140,7 +140,7 @@ class _Explicit:
     def _restored(self, source: Held, target: Held) -> None:
         """A float32 value from the numbers of its scale."""
         scale, here = self._scale(source), self._now(source)
-        chain = _KernelDraft(self, {here: None})
+        chain = _DraftedKernel(self, {here: None})
         step = chain.number(scale.steps, scale.axis)
         if source.state.precision == FLOAT8:
             made = chain.node("mul", source.value, here.value, step)
@@ -149,7 +149,7 @@ class _Explicit:
             made = chain.node("dequantize_linear", source.value, here.value, step, zero, axis=scale.axis or 0, block=0)
         self._leave(made, target, chain)
 
-    def _leave(self, made: str, target: Held, chain: _KernelDraft) -> None:
+    def _leave(self, made: str, target: Held, chain: _DraftedKernel) -> None:
         """The end of a kernel with a float as its result."""
         here = Held(made, target.state)
         if here != target:
@@ -166,13 +166,13 @@ class _Explicit:
         here = self._now(Held(x, states[x]))
         weights, scale = self._weights(product, w, states[w])
         unit = np.array(scale.steps) * self._scale(Held(x, states[x])).steps[0] * product.attrs.get("alpha", 1.0)
-        chain = _KernelDraft(self, {here: None, weights: None})
+        chain = _DraftedKernel(self, {here: None, weights: None})
         stem = f"{product.outputs[0]} in {kernel.arithmetic}"
         type = self._type(product.outputs[0])
         if kernel.arithmetic == INTEGER:
             made = chain.node("matmul_integer", stem, here.value, weights.value)
             chain.end(Held(made, PLAIN))
-            chain = _KernelDraft(self, {Held(made, PLAIN): None})
+            chain = _DraftedKernel(self, {Held(made, PLAIN): None})
             made = chain.node("cast", stem, made, to="float32")
             made = chain.node("mul", stem, made, chain.number([float(one) for one in unit], type.rank - 1))
         else:
@@ -184,7 +184,7 @@ class _Explicit:
                 self._leave(made, result, chain)
                 return
             chain.end(Held(made, PLAIN))
-            chain = _KernelDraft(self, {Held(made, PLAIN): None})
+            chain = _DraftedKernel(self, {Held(made, PLAIN): None})
         made = self._biased(chain, product, made, states, stem)
         inside = {product.outputs[0]: made}
         for place, node in enumerate(nodes[1:], start=1):
@@ -197,7 +197,7 @@ class _Explicit:
         else:
             self._leave(self._named(made, result.value, chain), result, chain)
 
-    def _named(self, made: str, value: str, chain: _KernelDraft) -> str:
+    def _named(self, made: str, value: str, chain: _DraftedKernel) -> str:
         """The last value of a chain under the name of the value that it is, where that is free."""
         if made == value or value in self.made:
             return made
@@ -206,7 +206,7 @@ class _Explicit:
         self.made.add(value)
         return value
 
-    def _biased(self, chain: _KernelDraft, product: Node, made: str, states: Any, stem: str) -> str:
+    def _biased(self, chain: _DraftedKernel, product: Node, made: str, states: Any, stem: str) -> str:
         """A product with its bias, which makes up for what rounding of the weights shifts."""
         bias = product.inputs[2] if len(product.inputs) > 2 else None
         if bias is None:
@@ -271,7 +271,7 @@ class _Explicit:
         return name
 
 
-class _KernelDraft:
+class _DraftedKernel:
     """The nodes of one kernel, with what it reads."""
 
     def __init__(self, draft: _Explicit, operands: dict[Held, None]) -> None:
