@@ -19,6 +19,8 @@ from eqsat.runtime.onnxruntime.saturation import saturates
 _PAYS = 0.9
 #: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
 _BITS = {True: 7, False: 8}
+#: How much larger than on the data a value may be before float8 cuts it off: a power of two costs no digit of it.
+_HEADROOM = 2.0
 #: The least step of a scale: a float32 that is no subnormal.
 _TINY = float(np.finfo(np.float32).tiny)
 
@@ -60,7 +62,7 @@ def _of_gpus(array: Array, axis: int | None) -> Scale:
 
 
 def _in_float8(observer: Observer) -> Scale:
-    return _float8(max(-observer.low, observer.high))
+    return _float8(_HEADROOM * max(-observer.low, observer.high))
 
 
 def _of_float8(array: Array, axis: int | None) -> Scale:
