@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from eqsat.costs.kernels.fusion import Key
-from eqsat.costs.kernels.precision import NARROW, ROUNDOFF, PrecisionPolicy
+from eqsat.costs.kernels.precision import NARROW, ROUNDOFF, PrecisionPolicy, is_product
 from eqsat.costs.model.cost import Cost
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
@@ -23,7 +23,10 @@ from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import FLOAT8, PLAIN, DType, Implementation, Scale, State, TensorType
 from eqsat.runtime.cuda.libraries.cublaslt import MULTIPLES
+from eqsat.runtime.cuda.libraries.epilogues import epilogue_of
 
+#: Operators at the end of a product in one kernel of a library: a scale, a bias, and a function.
+_MOST_EPILOGUES = 3
 #: What columns and terms of products in a precision are multiples of.
 _MULTIPLES = {"int8": MULTIPLES[DType.INT8], FLOAT8: MULTIPLES[DType.FLOAT8E4M3FN]}
 
@@ -195,9 +198,38 @@ class ByteOptions(IntegerOptions):
         return replace(cost, error=moved if target.is_quantised else ROUNDOFF.get(target.precision, 0.0))
 
     def _is_generated(self, leader: int) -> bool:
-        """Return whether a generated kernel makes a class, which then writes it in numbers of a byte as well."""
-        ops = (self.snapshot.nodes[position].op for position in self.snapshot.classes[leader].nodes)
-        return any(op in OPS and (OPS[op].pointwise or OPS[op].rowwise) and not OPS[op].view for op in ops)
+        """Return whether a generated kernel makes a class, which then writes it in numbers of a byte as well.
+
+        A library's kernel does not: it makes products, and what it computes at their end.
+        """
+        nodes = [self.snapshot.nodes[position] for position in self.snapshot.classes[leader].nodes]
+        declared = [OPS[node.op] for node in nodes if node.op in OPS]
+        computed = any((one.pointwise or one.rowwise) and not one.view for one in declared)
+        return computed and not self._ends_product(leader, _MOST_EPILOGUES)
+
+    def _ends_product(self, leader: int, depth: int) -> bool:
+        """Return whether a library may make a class: a product, or one with as many operators at its end."""
+        for position in self.snapshot.classes[leader].nodes:
+            node = self.snapshot.nodes[position]
+            if is_product(node.op):
+                return True
+            if not depth or node.op not in OPS or not OPS[node.op].pointwise:
+                continue
+            for place, operand in enumerate(node.operands):
+                others = [k for i, k in enumerate(node.operands) if i != place]
+                if self._is_epilogue(node, others) and self._ends_product(operand, depth - 1):
+                    return True
+        return False
+
+    def _is_epilogue(self, node: SnapshotNode, others: Sequence[int]) -> bool:
+        """Return whether an e-node may be computed at the end of a product of matrices."""
+        (made,), types = self.pricing.results(node), [self.pricing.type(k) for k in others]
+        known = [type for type in types if type is not None]
+        return (
+            made is not None
+            and len(known) == len(types)
+            and bool(epilogue_of("matmul", node.op, node.attrs, made, known))
+        )
 
     def _cast(self, source: TensorType, target: TensorType) -> Cost:
         attrs = spec("cast").complete({"to": target.dtype.value})

@@ -293,7 +293,9 @@ class IntegerChoice:
         for position in _positions(tried.extraction, tried.solution, integers=False) | chosen:
             node = nodes[position]
             declared = OPS.get(node.op)
-            if declared is None or declared.view or not _makes_floats(node.types):
+            if declared is None or declared.view or (device.strided and declared.strided):
+                continue
+            if not _makes_floats(node.types):
                 continue
             if position in chosen and position not in precisions:
                 continue
