@@ -223,13 +223,11 @@ class ByteOptions(IntegerOptions):
 
     def _is_epilogue(self, node: SnapshotNode, others: Sequence[int]) -> bool:
         """Return whether an e-node may be computed at the end of a product of matrices."""
-        (made,), types = self.pricing.results(node), [self.pricing.type(k) for k in others]
+        made, types = self.pricing.results(node)[0], [self.pricing.type(k) for k in others]
         known = [type for type in types if type is not None]
-        return (
-            made is not None
-            and len(known) == len(types)
-            and bool(epilogue_of("matmul", node.op, node.attrs, made, known))
-        )
+        if made is None or len(known) < len(types):
+            return False
+        return bool(epilogue_of("matmul", node.op, node.attrs, made, known))
 
     def _cast(self, source: TensorType, target: TensorType) -> Cost:
         attrs = spec("cast").complete({"to": target.dtype.value})

@@ -164,7 +164,7 @@ class IntegerChoice:
         return {term: most for term, most in self.chooser.settings.bounds.items() if term != "error"}
 
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
-        kernels = offered_kernels(self.exact.extraction, solution, self.chooser.settings)
+        kernels = offered_kernels(self.exact.extraction, solution, self.chooser.settings, self.chooser.log)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 

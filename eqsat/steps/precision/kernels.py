@@ -14,6 +14,8 @@ from eqsat.extract.tensors.bytes import ByteOptions, byte_kernels
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
 from eqsat.extract.tensors.quantised import IntegerOptions
 from eqsat.extract.tensors.tensors import TensorProblem
+from eqsat.language.onnx.write.availability import FLOAT8_CASTS
+from eqsat.language.terms import FLOAT8
 from eqsat.steps.log import Log
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
 from eqsat.steps.precision.schemes import GPUS
@@ -22,10 +24,16 @@ from eqsat.steps.settings import Settings
 Batch = Mapping[str, Any]
 
 
-def offered_kernels(extraction: TensorProblem, solution: Solution, settings: Settings) -> Iterable[IntegerKernel]:
+def offered_kernels(
+    extraction: TensorProblem, solution: Solution, settings: Settings, log: Log
+) -> Iterable[IntegerKernel]:
     """The kernels that may run on numbers of a byte; on a GPU those of products alone, by scales of data."""
     policy, device, static = settings.choices.policy, settings.device, settings.data is not None
     if device.gpu:
+        asked = settings.options.opset
+        if asked is not None and asked < FLOAT8_CASTS and FLOAT8 in policy.precisions:
+            log.warnings.append(f"float8 is left out: opset {asked} has none; pass opset={FLOAT8_CASTS} or newer")
+            policy = replace(policy, precisions=tuple(one for one in policy.precisions if one != FLOAT8))
         return byte_kernels(extraction, solution, device.integers, policy) if static else ()
     allowed = [op for op in device.integers if policy.allows(op, INTEGERS)]
     return integer_kernels(extraction, solution, allowed, static=static)

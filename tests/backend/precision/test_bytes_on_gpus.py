@@ -6,6 +6,8 @@ import dataclasses
 import json
 
 import numpy as np
+import onnx
+import onnxruntime as ort
 import pytest
 
 import eqsat
@@ -54,7 +56,7 @@ def batches(count: int, seed: int = 0, rows: int = ROWS) -> list[dict[str, np.nd
 
 
 def optimised(graph, precision, **options):
-    options = {"device": GPU, "calibration": batches(9), "limits": {"error": 0.1}, **options}
+    options = {"device": GPU, "calibration": batches(6), "limits": {"error": 0.1}, "time_limit": 300.0, **options}
     return eqsat.optimize(graph, precision=precision, measure=False, cache=False, strict=True, **options)
 
 
@@ -146,33 +148,60 @@ def test_one_conversion_serves_all_who_read_a_value_in_a_type(precision, state):
     assert kinds == ["generated"]
 
 
+@pytest.mark.parametrize(("name", "element", "opset"), [("int8", onnx.TensorProto.INT8, 13), ("float8", 17, 19)])
+def test_what_is_written_runs_on_a_processor_with_weights_of_a_byte(results, name, element, opset):
+    model = results[name].to_onnx()
+    onnx.checker.check_model(model, full_check=True)
+    assert next(one.version for one in model.opset_import if not one.domain) >= opset
+    matrices = [tensor for tensor in model.graph.initializer if len(tensor.dims) == 2]
+    assert sum(tensor.data_type == element for tensor in matrices) >= 2
+    batch = batches(1)[0]
+    session = ort.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    written = dict(zip("yz", session.run(["y", "z"], batch), strict=True))
+    assert output_error(written, execute(results[name].graph, batch, "numpy")) <= 0.01
+
+
+def test_an_opset_without_float8_leaves_it_out_and_says_so():
+    result = optimised(product(48), FLOAT8, opset=18, calibration=rows_of(48))
+    assert result.report.rounding is None
+    assert "float8 is left out: opset 18 has none; pass opset=19 or newer" in result.report.warnings
+
+
 def test_without_data_bytes_are_left_out_and_said_to_be():
-    result = optimised(network(), "int8", calibration=None)
+    result = optimised(product(48), "int8", calibration=None)
     assert result.report.rounding is None
     assert "no calibration data: int8 and float8, whose scales come from data on a GPU, are left out" in (
         result.report.warnings
     )
 
 
+def product(width: int, rows: int = 37) -> eqsat.Graph:
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("product")
+    weights = g.constant((rng.standard_normal((width, 64)) / np.sqrt(width)).astype("f"))
+    g.output("y", g.input("x", (rows, width)) @ weights)
+    return g.build()
+
+
+def rows_of(width: int, rows: int = 37) -> list[dict[str, np.ndarray]]:
+    rng = np.random.default_rng(0)
+    return [{"x": rng.standard_normal((rows, width)).astype("f")} for _ in range(6)]
+
+
 @pytest.mark.parametrize(("width", "precisions"), [(62, ()), (36, ("int8",)), (48, ("int8", "float8"))])
 def test_what_the_library_refuses_is_not_offered(width, precisions):
     """Columns and terms are multiples of 4 in int8 and of 16 in float8; rows are any number."""
-    rng = np.random.default_rng(0)
-    g = eqsat.Graph("product")
-    weights = g.constant((rng.standard_normal((width, 64)) / 8).astype("f"))
-    g.output("y", g.input("x", (5, width)) @ weights)
-    data = [{"x": rng.standard_normal((5, width)).astype("f")} for _ in range(3)]
     for precision in ("int8", "float8"):
         policy = eqsat.PrecisionPolicy((precision,))
-        result = optimised(g.build(), policy, calibration=data)
+        result = optimised(product(width), policy, calibration=rows_of(width))
         assert (result.report.rounding is not None) == (precision in precisions)
         if result.report.rounding is not None:
-            (product,) = (x.work for x in result.gpu_program().launches if isinstance(x.work, Matmul))
-            assert product.a.shape == (5, width)
+            (called,) = (x.work for x in result.gpu_program().launches if isinstance(x.work, Matmul))
+            assert called.a.shape == (37, width)
 
 
 def test_a_budget_that_no_rounding_keeps_leaves_float32():
-    result = optimised(network(), "int8", limits={"error": 1e-6})
+    result = optimised(product(48), "int8", limits={"error": 1e-6}, calibration=rows_of(48))
     assert result.report.rounding is None
     assert "no choice on integers is within the error that is allowed: float32 is kept" in result.report.warnings
 
@@ -180,7 +209,7 @@ def test_a_budget_that_no_rounding_keeps_leaves_float32():
 def test_a_device_that_lacks_float8_is_told_apart():
     older = dataclasses.replace(GPU, name="nvidia-older", flops={k: v for k, v in GPU.flops.items() if k != "float8"})
     with pytest.raises(eqsat.EqsatError, match="precision = 'float8' on nvidia-older"):
-        optimised(network(), FLOAT8, device=older)
+        optimised(product(48), FLOAT8, device=older)
 
 
 #: A value rounded and brought back is not itself; a cast to fewer digits and back neither.

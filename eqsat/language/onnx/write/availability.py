@@ -31,6 +31,8 @@ def has(op: str, opset: int) -> bool:
 DEFAULT_OPSET = 21
 #: The first opset whose operators that quantise have a scale for each channel.
 CHANNEL_SCALES = 13
+#: The first opset with casts to float8.
+FLOAT8_CASTS = 19
 #: Element types that operators have come to take from one opset to the next, as ONNX names them.
 _LATER = {DType.BFLOAT16: "tensor(bfloat16)", DType.FLOAT8E4M3FN: "tensor(float8e4m3fn)"}
 
