@@ -18,7 +18,7 @@ from eqsat.extract.tensors.fused import member
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.ops import spec
 from eqsat.language.terms import PLAIN, DType, Implementation, Scale, State, TensorType
 
@@ -215,6 +215,20 @@ class IntegerOptions:
             perm = (0, 2, 3, 1) if quantised else (0, 3, 1, 2)
             keys.append(model.key("transpose", spec("transpose").complete({"perm": perm}), [stored], [False]))
         return keys
+
+
+def favoured(extraction: TensorProblem, share: float) -> TensorProblem:
+    """The problem with kernels on integers at a share of their price, by which those are chosen that save more beside
+    others of their kind than they were measured to save alone."""
+    program, problem = extraction.problem.program, extraction.problem
+    places = {index for index, option in enumerate(extraction.options) if is_on_integers(option)}
+    prices = [cost * share if option in places else cost for option, cost in enumerate(program.costs)]
+    return replace(extraction, problem=problem.variant(costs=prices, limits=problem.limits, memory=problem.memory))
+
+
+def is_on_integers(option: KernelOption) -> bool:
+    """Return whether a kernel computes on integers, or other numbers of a byte, in the place of float32."""
+    return any(way.arithmetic in BYTES for way in option.implementations)
 
 
 def error_of(kernel: IntegerKernel, roundings: Roundings) -> float | None:
