@@ -27,6 +27,8 @@ from eqsat.runtime.cuda.libraries.epilogues import epilogue_of
 
 #: Operators at the end of a product in one kernel of a library: a scale, a bias, and a function.
 _MOST_EPILOGUES = 3
+#: Terms of int8 whose sum int32 holds at most, by numbers up to 127.
+_MOST_TERMS = (2**31 - 1) // 127**2
 #: What columns and terms of products in a precision are multiples of.
 _MULTIPLES = {"int8": MULTIPLES[DType.INT8], FLOAT8: MULTIPLES[DType.FLOAT8E4M3FN]}
 
@@ -68,7 +70,9 @@ def _fits(snapshot: Snapshot, node: SnapshotNode, precision: str) -> bool:
         return False
     if not isinstance(x, TensorType) or not isinstance(w, TensorType) or x.rank < 2 or w.rank != 2:
         return False
-    return all(isinstance(dim, int) and dim > 0 and dim % _MULTIPLES[precision] == 0 for dim in w.dims)
+    if not all(isinstance(dim, int) and dim > 0 and dim % _MULTIPLES[precision] == 0 for dim in w.dims):
+        return False
+    return precision == FLOAT8 or w.static[1 if node.attrs.get("trans_b") else 0] <= _MOST_TERMS
 
 
 def _of_option(snapshot: Snapshot, option: KernelOption, precision: str) -> Iterator[IntegerKernel]:

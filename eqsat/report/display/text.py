@@ -50,13 +50,14 @@ def sections(report: Record) -> Group:
 
 def _calibration(report: Record) -> str:
     """The measurements made before choosing, in words."""
-    if report.rounding is not None and report.device.startswith(MAKER):
+    planned = report.device.startswith(MAKER)
+    if report.rounding is not None and planned:
         return "errors of roundings measured on data"
     if report.rounding is not None:
         return "kernels measured, and errors of their roundings on data"
     if report.borrowed_share or report.borrowed_from:
         return "a few operators measured, to scale the costs of another machine"
-    return "kernels measured"
+    return "ranges of values read from data" if planned else "kernels measured"
 
 
 def phase_rows(report: Record) -> Iterator[tuple[str, str, str]]:
