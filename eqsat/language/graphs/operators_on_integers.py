@@ -167,7 +167,7 @@ class _Rewriting:
         Bounds between the two that quantising holds by itself make no difference.
         """
         activation = node.attrs.get("activation", "none")
-        bounds = [] if activation == "none" else [(activation, ())]
+        bounds: list[tuple[str, tuple[str | None, ...]]] = [] if activation == "none" else [(activation, ())]
         value = node.outputs[0]
         while True:
             readers = self.graph.consumers.get(value, ())
@@ -217,7 +217,7 @@ class _Rewriting:
 
     def _unit(self, node: Node, x: _Numbers, w: _Numbers) -> Array:
         """The unit of the sums of a product."""
-        return np.float32(node.attrs.get("alpha", 1.0)) * x.scale.reshape(()) * w.scale  # type: ignore[no-any-return]
+        return np.float32(node.attrs.get("alpha", 1.0)) * x.scale.reshape(()) * w.scale
 
     def _operands(self, x: _Numbers) -> tuple[str, str, str]:
         """Numbers with the names of their scale and zero point."""

@@ -6,6 +6,7 @@ Its kernels round once, where ours do; a result that lies halfway between two nu
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.operators.import_nn import pooling
@@ -47,7 +48,7 @@ def _binary(op: str) -> Importer:
 
 def _unary(op: str, **defaults: float) -> Importer:
     def translate(call: Call) -> None:
-        attrs = {name: float(call.attrs.get(name, default)) for name, default in defaults.items()}
+        attrs: dict[str, Any] = {name: float(call.attrs.get(name, default)) for name, default in defaults.items()}
         _rounded(call, call.make(op, restored(call, 0, 1, 2), **attrs), 3, 4, call.type(0).dtype)
 
     return translate
@@ -100,7 +101,7 @@ def _gemm(call: Call) -> None:
         single = call.type_of(unit).shape in ((), (1,))
         along = 0 if single else len(call.shape(6)) - 1
         operands.append(call.make("dequantize_linear", call.value(6), unit, axis=along, block=0))
-    attrs = {"alpha": alpha, "beta": 1.0, "trans_a": bool(call.attrs.get("transA", 0)), "trans_b": turned}
+    attrs: dict[str, Any] = {"alpha": alpha, "beta": 1.0, "trans_a": bool(call.attrs.get("transA", 0)), "trans_b": turned}
     if call.has(7):
         return _rounded(call, call.make("gemm", *operands, **attrs), 7, 8, call.type(0).dtype)
     return call.emit("gemm", *operands, **attrs)
