@@ -258,6 +258,8 @@ class _Assembly:
                 cost = unread.pop(node.operands[0], Cost()) if node.op == PROJECTION else made.cost
                 if len(listing.producers[value].outputs) > 1:
                     listing.add_whole(value, cost)
+                elif made.option.stated:
+                    listing.add_each([decoded.names.get(member) for member in made.members], cost)
                 else:
                     listing.add(self._kernel(made, decoded, value), cost)
         return listing.finished()
@@ -304,6 +306,13 @@ class _StepList:
             return
         self.whole[node.outputs] = len(self.steps)
         self.add(_plain_kernel(node), cost)
+
+    def add_each(self, values: Sequence[str | None], cost: Cost) -> None:
+        """The nodes that make values, each as a kernel of its own, the last with the cost of all."""
+        done = {one for step in self.steps if isinstance(step, Kernel) for one in step.nodes}
+        for value in values:
+            if value in self.producers and value not in done:
+                self.add(_plain_kernel(self.producers[value]), cost if value == values[-1] else Cost())
 
     def finished(self) -> tuple[list[Step], list[Cost]]:
         """All steps, first those that compute from constants alone because they were not folded."""

@@ -158,7 +158,10 @@ class Calibration:
         if len(known) < len(constants):
             return None
         weights_ = known[0].array
-        scale = self.scheme.weights(weights_, _channels(node.op, node.attrs, weights_.ndim))
+        # Where operators on integers are written for OpenVINO: it reads scales of channels along another axis.
+        whole = self.settings.options.quantised == "operators" and self.settings.backend == "openvino"
+        axis = None if whole else _channels(node.op, node.attrs, weights_.ndim)
+        scale = self.scheme.weights(weights_, axis)
         product = Node(node.op, (), (), node.attrs)
         return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale)
 
