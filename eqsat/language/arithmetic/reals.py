@@ -115,8 +115,8 @@ class TermNamespace:
             root = Fraction(math.isqrt(number.numerator), math.isqrt(number.denominator))
             if root * root == number:
                 return rational(z3, root)
-        if z3.is_rational_value(x) and (number := _whole(name, fraction(x))) is not None:
-            return rational(z3, Fraction(number))
+        if z3.is_rational_value(x) and (whole := _whole(name, fraction(x))) is not None:
+            return rational(z3, Fraction(whole))
         return algebra.function(name, x)
 
     def number(self, value: float, like: Any) -> Any:
