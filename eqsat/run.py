@@ -25,6 +25,7 @@ from eqsat.steps.growing import Grown, grow
 from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
 from eqsat.steps.precision.choice import IntegerChoice
+from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
@@ -141,7 +142,8 @@ class Run:
         """
 
         def attempt(rules: tuple[Rule, ...], again: bool) -> Result:
-            finished = self.finish(self.saturate(rules), self.settings.options.measure, again)
+            run = replace(self, rules=rules)
+            finished = run.finish(run.saturate(rules), self.settings.options.measure, again)
             if keep is not None:
                 keep(finished.result, finished.kept, self.settings)
             return finished.result
@@ -186,7 +188,11 @@ class Run:
         chooser = self.chooser(grown)
         with self.log.phase("extract"), self.settings.deadline:
             chosen = chooser.choice(chooser.weighed_problem())
-        return IntegerChoice(chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
+        return self.integers(grown, chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
+
+    def integers(self, grown: Grown, chooser: Chooser, chosen: Chosen) -> IntegerChoice:
+        """The choice among kernels on integers as well, after one in floats."""
+        return IntegerChoice(chooser, chosen, Equaliser(grown.encoding, grown.saturation, self.rules))
 
     def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:
         """The finalists that agree with the original, timed against it where that is asked for and can be."""

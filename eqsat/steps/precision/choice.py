@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
+from eqsat.egraph.snapshot import SnapshotNode
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
@@ -22,9 +21,9 @@ from eqsat.language.onnx.write import exporter
 from eqsat.language.onnx.write.availability import CHANNEL_SCALES, lacking, opset_of
 from eqsat.language.ops import OPS
 from eqsat.language.terms import DType, Graph, TensorType
-from eqsat.quantisation.sensitivity import array_error, foreseen, output_error
+from eqsat.quantisation.sensitivity import foreseen, output_error
 from eqsat.report.finalists import Candidate
-from eqsat.report.precision import DataParts, OutputError, RoundingReport
+from eqsat.report.precision import DataParts, RoundingReport
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -32,6 +31,8 @@ from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
+from eqsat.steps.precision.equalising import Equaliser
+from eqsat.steps.precision.outputs import agreement_of, errors_of
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
 
 Batch = Mapping[str, Any]
@@ -73,11 +74,13 @@ class _Held:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Kernels on integers that would pay, their roundings, and the e-nodes whose kernels were considered."""
+    """Kernels on integers that would pay, their roundings, the e-nodes whose kernels were considered, and the number of
+    values whose channels are scaled."""
 
     options: IntegerOptions
     measured: MeasuredRoundings
     considered: frozenset[int]
+    scaled: int = 0
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,7 @@ class IntegerChoice:
 
     chooser: Chooser
     exact: Chosen
+    equaliser: Equaliser
 
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
@@ -123,7 +127,7 @@ class IntegerChoice:
             log.warnings += [text for text in (settings.data.warning, settings.data.parts.warning) if text]
         given, solution = self.chooser.given, self.exact.solution
         assembled = assemble(self.exact.extraction, solution, given.graph)
-        kernels = self._kernels(assembled, solution)
+        kernels = self._kernels(assembled, self.exact.extraction, solution)
         if not kernels:
             log.warnings.append("no operator of this model may run on integers here")
             return None
@@ -136,10 +140,15 @@ class IntegerChoice:
         if not paying:
             log.warnings.append("no kernel on integers is faster here than those in float32")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            measured = Calibration(settings, log, assembled, paying).measured(*self._parts[:2])
+        options, scaled = IntegerOptions(extraction, paying, costs), 0
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
-        return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
+        with log.phase("calibrate"), settings.deadline.paused():
+            if settings.data is not None and "equalise" in settings.choices.policy.adjust:
+                assembled, options, scaled = self._equalised(assembled, options)
+            if scaled:
+                considered = frozenset(position for kernel in options.kernels for position in kernel.positions)
+            measured = Calibration(settings, log, assembled, options.kernels).measured(*self._parts[:2])
+        return _Prepared(options, measured, considered, scaled)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free, in all their forms.
@@ -156,11 +165,39 @@ class IntegerChoice:
         """The limits but that of the error."""
         return {term: most for term, most in self.chooser.settings.bounds.items() if term != "error"}
 
-    def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
+    def _equalised(self, assembled: Assembled, options: IntegerOptions) -> tuple[Assembled, IntegerOptions, int]:
+        """The kernels on a graph with scaled channels, and how many values have them; unchanged where none has."""
+        settings, nodes = replace(self.chooser.settings, costs=options.model), assembled.snapshot.nodes
+        paying = {nodes[position].number for kernel in options.kernels for position in kernel.positions}
+        forms = {_form(nodes, kernel) for kernel in options.kernels}
+        products = {nodes[kernel.weights].eclass for kernel in options.kernels if kernel.weights is not None}
+        equal = self.equaliser.equalised(
+            replace(self.chooser, settings=settings),
+            assembled,
+            {assembled.decoded.names[leader] for leader in products},
+            self._parts[:2],
+            lambda detail: self.chooser.log.say(Progress("calibrate", detail=detail)),
+        )
+        if equal is None:
+            return assembled, options, 0
+        assembled = assemble(equal.extraction, equal.solution, self.chooser.given.graph)
+        nodes = equal.extraction.snapshot.nodes
+        kernels: dict[object, IntegerKernel] = {}
+        for kernel in self._kernels(assembled, equal.extraction, equal.solution):
+            new = any(nodes[position].number >= equal.first for position in kernel.positions)
+            form = _form(nodes, kernel)
+            if new and form in forms:
+                # Scaled weights, and biases, are made by several e-nodes alike.
+                kernels.setdefault((form, kernel.reads, kernel.eclass), kernel)
+            elif not new and all(nodes[position].number in paying for position in kernel.positions):
+                kernels[kernel] = kernel
+        return assembled, IntegerOptions(equal.extraction, list(kernels.values()), options.model), equal.count
+
+    def _kernels(self, assembled: Assembled, extraction: TensorProblem, solution: Solution) -> list[IntegerKernel]:
         settings = self.chooser.settings
         policy = settings.choices.policy
         allowed = [op for op in settings.device.integers if policy.allows(op, INTEGER)]
-        kernels = integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)
+        kernels = integer_kernels(extraction, solution, allowed, static=settings.data is not None)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 
@@ -195,7 +232,7 @@ class IntegerChoice:
             known = [tried.solution]
             with settings.deadline.paused():
                 errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
-                agreement = _agreement(tried.program, tightening) if budget is None else 1.0
+                agreement = agreement_of(tried.program, tightening) if budget is None else 1.0
             worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
                 if held is not None:
@@ -256,7 +293,7 @@ class IntegerChoice:
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
             original = self._compiled(self.chooser.given.graph)
-            errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
+            errors = errors_of(tried.program, [(batch, original.run(batch)) for batch in report])
         integers, narrow, kept = self._counted(tried, prepared, factor)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
@@ -334,6 +371,12 @@ def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
     }
 
 
+def _form(nodes: Sequence[SnapshotNode], kernel: IntegerKernel) -> tuple[object, ...]:
+    """A key that is equal for kernels that run alike, on other values and weights."""
+    operators = (nodes[position] for position in kernel.positions)
+    return *((one.op, one.attrs, one.types) for one in operators), kernel.online, kernel.floats
+
+
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
     return {name: dict(counter) for name, counter in counts.items()}
 
@@ -348,41 +391,6 @@ def _is_integer(extraction: TensorProblem, index: int) -> bool:
 
 def _makes_floats(types: Sequence[object]) -> bool:
     return any(isinstance(type, TensorType) and type.dtype is DType.FLOAT32 for type in types)
-
-
-def _errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
-    """The errors of each output over batches, and how often rows keep their largest element."""
-    errors: dict[str, list[float]] = {}
-    rows: dict[str, list[bool]] = {}
-    for batch, expected in held:
-        outputs = program.run(batch)
-        for name, reference in expected.items():
-            errors.setdefault(name, []).append(array_error(outputs[name], reference))
-            rows.setdefault(name, []).extend(_largest_agree(outputs[name], reference))
-    return {
-        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
-        for name, e in errors.items()
-    }
-
-
-def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
-    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
-    rows = [
-        agrees
-        for batch, expected in data
-        for outputs in (program.run(batch),)
-        for name, reference in expected.items()
-        for agrees in _largest_agree(outputs[name], reference)
-    ]
-    return float(np.mean(rows)) if rows else 1.0
-
-
-def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
-    """For each row along the last axis, whether its largest element is at the same place."""
-    out, ref = np.asarray(given), np.asarray(expected)
-    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
-        return
-    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
 
 
 def _shown(most: float) -> str:

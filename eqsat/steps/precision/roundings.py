@@ -15,12 +15,11 @@ from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.language.ops import OPS
 from eqsat.language.terms import Constant, Graph, Node, Scale, ValueType
-from eqsat.quantisation.ranges import Observer
-from eqsat.quantisation.scales import activations, asymmetric, weights
+from eqsat.quantisation.ranges import Observer, best_scale
+from eqsat.quantisation.scales import product_weights
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import execute
-from eqsat.runtime.onnxruntime.saturation import saturates
 from eqsat.steps.log import Log
 from eqsat.steps.precision.weights import adjusted_weights
 from eqsat.steps.settings import Settings
@@ -30,12 +29,8 @@ Batch = Mapping[str, Any]
 
 #: Seconds that single roundings may be measured for.
 SECONDS = 60.0
-#: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
-_BITS = {True: 7, False: 8}
 #: The error from which a single rounding is not offered where no budget is stated.
 _MOST = 0.5
-#: The gain in mean squared error from which a zero point is no longer 0 or the middle.
-_PAYS = 0.9
 
 
 @dataclass(frozen=True)
@@ -73,7 +68,8 @@ class Calibration:
         placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
         positions = dict.fromkeys(k.weights for k in self.kernels if k.weights is not None)
         filters = {p: one for p in positions if (one := self._weights(p)) is not None}
-        if others and self.settings.data is not None:
+        adjusts = "round" in self.settings.choices.policy.adjust
+        if others and adjusts and self.settings.data is not None:
             filters = adjusted_weights(self.graph, filters, batches, others, self._say)
         online = {p: filters[p] for k in self.kernels if k.online and (p := k.weights) in filters}
         static = {p: filters[p] for k in self.kernels if not k.online and (p := k.weights) in filters}
@@ -140,7 +136,7 @@ class Calibration:
             for leader, observer in observers.items():
                 observer.see(np.asarray(values[names[leader]]))
         # A value that was infinite, such as a mask, has no scale.
-        scales = {leader: _scale(observer) for leader, observer in observers.items() if not observer.excluded}
+        scales = {leader: best_scale(observer) for leader, observer in observers.items() if not observer.excluded}
         every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
         return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
 
@@ -151,8 +147,7 @@ class Calibration:
         known = tuple(constant for constant in constants if constant is not None)
         if len(known) < len(constants):
             return None
-        weights_ = known[0].array
-        scale = weights(weights_, _channels(node.op, node.attrs, weights_.ndim), _BITS[saturates()])
+        scale = product_weights(node.op, node.attrs, known[0].array)
         product = Node(node.op, (), (), node.attrs)
         return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale)
 
@@ -170,22 +165,6 @@ def _held(kernel: IntegerKernel) -> Iterator[int]:
     yield from kernel.reads
     if not kernel.floats:
         yield kernel.eclass
-
-
-def _channels(op: str, attrs: Mapping[str, Any], rank: int) -> int | None:
-    """The axis of weights along which the channels of the result lie."""
-    if OPS[op].windowed:
-        return 0
-    if rank != 2:
-        return None
-    return 0 if attrs.get("trans_b") else 1
-
-
-def _scale(observer: Observer) -> Scale:
-    """The scale of a value by the range of least squared error: with a zero point of its own where that pays."""
-    low, high = observer.range("mse")
-    plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
-    return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
 
 
 def computed_constant(snapshot: Snapshot, leader: int) -> Constant | None:
