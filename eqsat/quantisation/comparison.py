@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.terms import Constant, DType, Graph, Node
-from eqsat.quantisation.equalisation import SHARES, Chain, factors, reach, scaled
+from eqsat.quantisation.equalisation import SHARES, Chain, factors, likely, reach, scaled
 from eqsat.quantisation.ranges import Observer, best_scale
 from eqsat.quantisation.scales import product_weights
 from eqsat.quantisation.sensitivity import ChangeableGraph, RoundedWeights, output_error, recorder, rounded_products
@@ -55,7 +55,7 @@ def best_factors(
     wanted = tuple(dict.fromkeys(name for chain in usable for name in (chain.value, chain.reader.outputs[0])))
     read = recorder(graph, wanted)
     ranges: dict[str, Array] = {}
-    for batch in calibrate[:MOST_BATCHES]:
+    for batch in calibrate:
         check()
         values = read(batch)
         for chain in usable:
@@ -107,6 +107,7 @@ def _offers(graph: Graph, chain: Chain, ranges: Array) -> Iterator[_Offer]:
     reader = chain.reader
     constants = tuple(graph.constants[name] for name in reader.inputs[1:] if name is not None)
     weights = constants[0].array
+    ranges = likely(ranges, chain.maker, graph.constants[chain.maker.inputs[1] or ""].array)
     tried = [np.ones(len(ranges), np.float32)]
     tried += [factors(ranges, reach(reader, weights), share) for share in SHARES]
     for found in {one.tobytes(): one for one in tried}.values():

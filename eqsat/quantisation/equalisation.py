@@ -16,18 +16,24 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: The exponents of the ranges of values in factors that are tried: all of them, or the root, as M. Nagel et al. (2019,
 #: equation 11) share them between the two products.
 SHARES = (1.0, 0.5)
-#: The least range of a channel that counts, in units of the largest one.
-_LEAST = 2.0**-16
+#: The least range of a channel that counts, as a share of what its weights would make of it if it were like the median
+#: one: data may be to come in which a channel is alive that was dead so far.
+_LEAST = 2.0**-3
+#: The least reach that counts, in units of the largest one.
+_SMALL = 2.0**-16
 #: Operators through which factors above 0 of single channels pass.
 _PASSED = ("relu", "leaky_relu", "max_pool", "avg_pool")
 
 
 @dataclass(frozen=True)
 class Chain:
-    """A value that one product with constant weights reads, and that another one makes, of a rank, with channels along
-    `axis`; between the two are operators through which factors above 0 of channels pass."""
+    """A value between two products with constant weights, of a rank, with channels along `axis`.
+
+    The value is what the `maker` makes, after operators through which factors above 0 of channels pass.
+    """
 
     value: str
+    maker: Node
     reader: Node
     axis: int
     rank: int
@@ -56,7 +62,7 @@ def chains(graph: Graph) -> Iterator[Chain]:
                 break
             if _is_product(graph, reader):
                 if _channel_axis(graph, reader) == axis:
-                    yield Chain(value, reader, axis, _rank(graph, value))
+                    yield Chain(value, node, reader, axis, _rank(graph, value))
                 break
             if not _passes(graph, reader, axis):
                 break
@@ -76,6 +82,15 @@ def reach(reader: Node, weights: Array) -> Array:
     return np.asarray(by_channel.max(axis=0 if _is_turned(reader) else 1))
 
 
+def likely(ranges: Array, maker: Node, weights: Array) -> Array:
+    """The ranges of channels, those that were nearly dead raised to what the weights that make them let expect."""
+    own = np.abs(weights.reshape(len(weights), -1) if OPS[maker.op].windowed or _is_turned(maker) else weights.T).max(1)
+    alive = (ranges > 0) & (own > 0)
+    if not alive.any():
+        return ranges
+    return np.maximum(ranges, _LEAST * float(np.median(ranges[alive] / own[alive])) * own)
+
+
 def factors(ranges: Array, reached: Array, share: float) -> Array:
     """Factors for channels, powers of two: their ranges to the power of a share, over their reach to that of the rest.
 
@@ -90,7 +105,7 @@ def factors(ranges: Array, reached: Array, share: float) -> Array:
 
 def _octaves(ranges: Array) -> Array:
     most = float(ranges.max(initial=0.0))
-    return np.log2(np.maximum(ranges, _LEAST * most if most > 0 else 1.0).astype(np.float64))
+    return np.log2(np.maximum(ranges, _SMALL * most if most > 0 else 1.0).astype(np.float64))
 
 
 def _by_channel(reader: Node, weights: Array) -> Array:

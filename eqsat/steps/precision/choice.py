@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from eqsat.egraph.snapshot import SnapshotNode
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
@@ -74,13 +73,13 @@ class _Held:
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Kernels on integers that would pay, their roundings, the e-nodes whose kernels were considered, and the number of
-    values whose channels are scaled."""
+    """Kernels on integers that would pay, their roundings, the e-nodes whose kernels were considered, and the classes
+    of values with scaled channels."""
 
     options: IntegerOptions
     measured: MeasuredRoundings
     considered: frozenset[int]
-    scaled: int = 0
+    scaled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,7 @@ class IntegerChoice:
         if not paying:
             log.warnings.append("no kernel on integers is faster here than those in float32")
             return None
-        options, scaled = IntegerOptions(extraction, paying, costs), 0
+        options, scaled = IntegerOptions(extraction, paying, costs), frozenset[int]()
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
         with log.phase("calibrate"), settings.deadline.paused():
             if settings.data is not None and "equalise" in settings.choices.policy.adjust:
@@ -165,11 +164,11 @@ class IntegerChoice:
         """The limits but that of the error."""
         return {term: most for term, most in self.chooser.settings.bounds.items() if term != "error"}
 
-    def _equalised(self, assembled: Assembled, options: IntegerOptions) -> tuple[Assembled, IntegerOptions, int]:
-        """The kernels on a graph with scaled channels, and how many values have them; unchanged where none has."""
+    def _equalised(
+        self, assembled: Assembled, options: IntegerOptions
+    ) -> tuple[Assembled, IntegerOptions, frozenset[int]]:
+        """The kernels on a graph with scaled channels, and the classes that have them; as they are where none has."""
         settings, nodes = replace(self.chooser.settings, costs=options.model), assembled.snapshot.nodes
-        paying = {nodes[position].number for kernel in options.kernels for position in kernel.positions}
-        forms = {_form(nodes, kernel) for kernel in options.kernels}
         products = {nodes[kernel.weights].eclass for kernel in options.kernels if kernel.weights is not None}
         equal = self.equaliser.equalised(
             replace(self.chooser, settings=settings),
@@ -179,19 +178,11 @@ class IntegerChoice:
             lambda detail: self.chooser.log.say(Progress("calibrate", detail=detail)),
         )
         if equal is None:
-            return assembled, options, 0
+            return assembled, options, frozenset()
         assembled = assemble(equal.extraction, equal.solution, self.chooser.given.graph)
-        nodes = equal.extraction.snapshot.nodes
-        kernels: dict[object, IntegerKernel] = {}
-        for kernel in self._kernels(assembled, equal.extraction, equal.solution):
-            new = any(nodes[position].number >= equal.first for position in kernel.positions)
-            form = _form(nodes, kernel)
-            if new and form in forms:
-                # Scaled weights, and biases, are made by several e-nodes alike.
-                kernels.setdefault((form, kernel.reads, kernel.eclass), kernel)
-            elif not new and all(nodes[position].number in paying for position in kernel.positions):
-                kernels[kernel] = kernel
-        return assembled, IntegerOptions(equal.extraction, list(kernels.values()), options.model), equal.count
+        offered = self._kernels(assembled, equal.extraction, equal.solution)
+        kernels = equal.paying(offered, options.kernels, nodes)
+        return assembled, IntegerOptions(equal.extraction, kernels, options.model), equal.quotients
 
     def _kernels(self, assembled: Assembled, extraction: TensorProblem, solution: Solution) -> list[IntegerKernel]:
         settings = self.chooser.settings
@@ -306,6 +297,7 @@ class IntegerChoice:
             integers,
             kept,
             narrow=narrow,
+            equalised=len(prepared.scaled & _computed(tried)),
         )
         solutions = [*self.exact.candidates, tried.candidate]
         return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=solutions)
@@ -325,7 +317,8 @@ class IntegerChoice:
         for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
             node = nodes[position]
             declared = OPS.get(node.op)
-            if declared is None or declared.view or not _makes_floats(node.types):
+            known = tried.extraction.snapshot.classes[node.eclass].constant
+            if known or declared is None or declared.view or not _makes_floats(node.types):
                 continue
             if position in precisions:
                 narrow.setdefault(precisions[position], Counter())[node.op] += 1
@@ -371,10 +364,10 @@ def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
     }
 
 
-def _form(nodes: Sequence[SnapshotNode], kernel: IntegerKernel) -> tuple[object, ...]:
-    """A key that is equal for kernels that run alike, on other values and weights."""
-    operators = (nodes[position] for position in kernel.positions)
-    return *((one.op, one.attrs, one.types) for one in operators), kernel.online, kernel.floats
+def _computed(tried: _Tried) -> set[int]:
+    """The classes that the e-nodes of a choice make."""
+    both = (_positions(tried.extraction, tried.solution, integers=integers) for integers in (True, False))
+    return {tried.extraction.snapshot.nodes[position].eclass for one in both for position in one}
 
 
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:

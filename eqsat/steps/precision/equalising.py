@@ -11,11 +11,12 @@ import numpy as np
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.focus import grow_at
 from eqsat.egraph.saturation import Saturation
-from eqsat.egraph.snapshot import snapshot
+from eqsat.egraph.snapshot import SnapshotNode, snapshot
 from eqsat.errors import ExtractionError
 from eqsat.extract import Solution, solve
 from eqsat.extract.problem.problem import Problem
 from eqsat.extract.tensors.assembly import Assembled
+from eqsat.extract.tensors.integers import IntegerKernel
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, Constant, DType
@@ -49,12 +50,30 @@ _ROUNDS, _ENODES = 8, 200
 
 @dataclass(frozen=True)
 class Equal:
-    """The choice of a graph in which `count` values have scaled channels; e-nodes from `first` on were made for it."""
+    """The choice of a graph with scaled channels: `quotients` are the classes that stand for values there, and e-nodes
+    from `first` on were made for it."""
 
     extraction: TensorProblem
     solution: Solution
     first: int
-    count: int
+    quotients: frozenset[int]
+
+    def paying(
+        self, kernels: Sequence[IntegerKernel], known: Sequence[IntegerKernel], before: Sequence[SnapshotNode]
+    ) -> list[IntegerKernel]:
+        """The kernels that pay here: those `known` to, of e-nodes `before`, and one of a kind with scaled weights."""
+        nodes = self.extraction.snapshot.nodes
+        old = {before[position].number for kernel in known for position in kernel.positions}
+        forms = {_form(before, kernel) for kernel in known}
+        found: dict[object, IntegerKernel] = {}
+        for kernel in kernels:
+            form, numbers = _form(nodes, kernel), [nodes[position].number for position in kernel.positions]
+            if old.issuperset(numbers):
+                found[kernel] = kernel
+            elif form in forms and max(numbers) >= self.first:
+                # Rules make scaled weights, and biases, in several ways.
+                found.setdefault((form, kernel.reads, kernel.eclass), kernel)
+        return list(found.values())
 
 
 @dataclass(frozen=True)
@@ -93,12 +112,12 @@ class Equaliser:
         extraction = replace(chooser, snapshot=snapshot(self.encoding)).problem()
         known = {assembled.snapshot.nodes[position].number for position in assembled.choice.values()}
         known |= set(range(first, len(self.encoding.egraph.nodes)))
-        left_out = [value for value in made if _kept(extraction, {value}, known) is not None]
-        solution = _solved(extraction, left_out, known) if left_out else None
-        return None if solution is None else Equal(extraction, solution, first, len(left_out))
+        made = {value: quotient for value, quotient in made.items() if _kept(extraction, {value}, known) is not None}
+        solution = _solved(extraction, made, known) if made else None
+        return None if solution is None else Equal(extraction, solution, first, frozenset(made.values()))
 
-    def _made(self, wanted: Sequence[tuple[int, int, Array]]) -> list[int]:
-        """The classes of values for whose quotient by factors rules found another form.
+    def _made(self, wanted: Sequence[tuple[int, int, Array]]) -> dict[int, int]:
+        """The classes of quotients of values by factors for which rules found another form, by those of the values.
 
         Each of those wanted is an e-node of a value, one of what reads it, and the factors. That the quotient times the
         factors is the value again is for the rules to find: nothing becomes equal here on any other word.
@@ -118,8 +137,14 @@ class Equaliser:
         members = [n for value, _, _ in wanted for n in egraph.eclass(value).members]
         spared = frozenset(n for n in members if egraph.nodes[n].op == "mul")
         grow_at(egraph, moving, enodes, self.saturation, rounds=_ROUNDS, most=most, spared=spared)
-        pairs = zip(wanted, quotients, strict=True)
-        return [egraph.find(one[0]) for one, quotient in pairs if len(egraph.eclass(quotient).members) > 1]
+        pairs = ((egraph.find(one[0]), egraph.find(k)) for one, k in zip(wanted, quotients, strict=True))
+        return {value: quotient for value, quotient in pairs if len(egraph.eclass(quotient).members) > 1}
+
+
+def _form(nodes: Sequence[SnapshotNode], kernel: IntegerKernel) -> tuple[object, ...]:
+    """A key that is equal for kernels that run alike, on other values and weights."""
+    operators = (nodes[position] for position in kernel.positions)
+    return *((one.op, one.attrs, one.types) for one in operators), kernel.online, kernel.floats
 
 
 def _kept(extraction: TensorProblem, left_out: Collection[int], known: Collection[int]) -> list[int] | None:
