@@ -80,8 +80,8 @@ def quantised(network: Network, images: np.ndarray[Any, Any], answers: np.ndarra
     graph = network.graph(ROWS)
     batches = [{"x": images[ROWS * k : ROWS * (k + 1)]} for k in range(CALIBRATION)]
     before = select().compile(graph, threads=1)
-    stated = sum(constant.nbytes for constant in graph.constants.values())
-    rows: list[Row] = [{"kind": "float32", "right": _right(before, images, answers), "size": 1.0}]
+    stated = _sizes([constant.array for constant in graph.constants.values()])
+    rows: list[Row] = [{"kind": "float32", "right": _right(before, images, answers), "weights": 1.0, "size": 1.0}]
     for kind, adjust in ADJUSTMENTS.items():
         result = eqsat.optimize(
             graph,
@@ -89,24 +89,28 @@ def quantised(network: Network, images: np.ndarray[Any, Any], answers: np.ndarra
             calibration=batches,
             limits={"error": _ANY},
             objective=OBJECTIVE,
+            time_limit=300.0,
             threads=1,
             cache=False,
         )
-        row: Row = {"kind": kind, "right": _right(result, images, answers), "size": _weights(result) / stated}
+        weights, every = _sizes(_saved(result))
+        row: Row = {"kind": kind, "right": _right(result, images, answers)}
+        row |= {"weights": weights / stated[0], "size": every / stated[1]}
         rounding = result.report.rounding
         if rounding is not None:
             row |= {"integers": dict(rounding.integers), "kept": {k: dict(v) for k, v in rounding.kept.items()}}
             row |= {"error": rounding.worst, "equalised": rounding.equalised}
-        row["certificate"] = result.report.certificate.text
+        row |= {"certificate": result.report.certificate.text, "warnings": list(result.report.warnings)}
         rows.append(row)
     return rows
 
 
 def table(rows: Sequence[Row]) -> Table:
-    """A row for each network and adjustment: the share of right answers, the mean over seeds and each."""
+    """A row for each network and adjustment: the share of right answers, the mean over seeds and each; the worst error,
+    the values with scaled channels, and the bytes of weights, and of all constants, over those in float32."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("network", "weights", "right", "of each", "error", "scaled", "size", "on integers"):
-        shown.add_column(heading, justify="left" if heading in ("network", "weights", "on integers") else "right")
+    for heading in ("network", "kind", "right", "of each", "error", "scaled", "weights", "all", "on integers"):
+        shown.add_column(heading, justify="left" if heading in ("network", "kind", "on integers") else "right")
     for key in dict.fromkeys((row["network"], row["kind"]) for row in rows):
         some = [row for row in rows if (row["network"], row["kind"]) == key]
         rights = [row["right"] for row in some]
@@ -118,6 +122,7 @@ def table(rows: Sequence[Row]) -> Table:
             " ".join(f"{right:.1%}" for right in rights),
             f"{max(errors):.3f}" if errors else "",
             str(max(row.get("equalised", 0) for row in some)),
+            f"{np.mean([row['weights'] for row in some]):.1%}",
             f"{np.mean([row['size'] for row in some]):.1%}",
             counts,
         )
@@ -137,12 +142,16 @@ def _right(program: Any, images: np.ndarray[Any, Any], answers: np.ndarray[Any, 
     return float(np.mean(rights))
 
 
-def _weights(result: Any) -> int:
-    """Bytes of the constants of a saved result."""
+def _saved(result: Any) -> list[np.ndarray[Any, Any]]:
+    """The constants of a result as it is saved."""
     with tempfile.TemporaryDirectory(prefix="eqsat-adjustment-") as folder:
         result.save(path := Path(folder) / "digits.onnx")
-        model = onnx.load(path)
-    return sum(onnx.numpy_helper.to_array(tensor).nbytes for tensor in model.graph.initializer)
+        return [onnx.numpy_helper.to_array(tensor) for tensor in onnx.load(path).graph.initializer]
+
+
+def _sizes(constants: Sequence[np.ndarray[Any, Any]]) -> tuple[int, int]:
+    """Bytes of weights, which have two axes or more, and of all constants: biases and scales as well."""
+    return sum(one.nbytes for one in constants if one.ndim > 1), sum(one.nbytes for one in constants)
 
 
 if __name__ == "__main__":

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.terms import Constant, DType, Graph, Node
-from eqsat.quantisation.equalisation import SHARES, Chain, factors, likely, reach, scaled
+from eqsat.quantisation.equalisation import SHARES, ScalableValue, factors, likely, reach, scaled
 from eqsat.quantisation.ranges import Observer, best_scale
 from eqsat.quantisation.scales import product_weights
 from eqsat.quantisation.sensitivity import ChangeableGraph, RoundedWeights, output_error, recorder, rounded_products
@@ -29,7 +30,7 @@ _PAYS = 0.9
 class _Offer:
     """Factors for the channels of a chain, in a shape that broadcasts with its value, and its reader scaled by them."""
 
-    chain: Chain
+    chain: ScalableValue
     factors: Array
     product: RoundedWeights
     observer: Observer = field(default_factory=Observer)
@@ -41,11 +42,11 @@ class _Offer:
 
 def best_factors(
     graph: Graph,
-    usable: Sequence[Chain],
+    usable: Sequence[ScalableValue],
     calibrate: Sequence[Batch],
     tighten: Sequence[Batch],
     say: Callable[[str], None] = lambda detail: None,
-) -> dict[Chain, Array]:
+) -> dict[ScalableValue, Array]:
     """The factors of those chains that are better off with some, each by itself.
 
     Ranges are those of the batches `calibrate`. The batches `tighten` decide by how far outputs move when the value of
@@ -54,13 +55,7 @@ def best_factors(
     begun = time.monotonic()
     wanted = tuple(dict.fromkeys(name for chain in usable for name in (chain.value, chain.reader.outputs[0])))
     read = recorder(graph, wanted)
-    ranges: dict[str, Array] = {}
-    for batch in calibrate:
-        check()
-        values = read(batch)
-        for chain in usable:
-            seen = _ranges(values[chain.value], chain.axis)
-            ranges[chain.value] = np.maximum(ranges.get(chain.value, seen), seen)
+    ranges = _observed(graph, usable, calibrate)
     finite = [chain for chain in usable if chain.value in ranges and np.isfinite(ranges[chain.value]).all()]
     offers = [one for chain in finite for one in _offers(graph, chain, ranges[chain.value])]
     if not offers:
@@ -87,10 +82,32 @@ def best_factors(
     return _chosen(offers, errors)
 
 
-def _chosen(offers: Sequence[_Offer], errors: Sequence[Sequence[float]]) -> dict[Chain, Array]:
+def _observed(graph: Graph, usable: Sequence[ScalableValue], batches: Sequence[Batch]) -> dict[str, Array]:
+    """The ranges of the channels of each chain's value."""
+    makers = {chain.value: _linear(chain.maker) for chain in usable}
+    apart = with_activations_apart(graph, _linear)
+    read = recorder(apart, tuple(dict.fromkeys((*makers, *makers.values()))))
+    ranges: dict[str, Array] = {}
+    for batch in batches:
+        check()
+        values = read(batch)
+        for chain in usable:
+            made = _ranges(values[makers[chain.value]], chain.axis)
+            seen = likely(_ranges(values[chain.value], chain.axis), made)
+            ranges[chain.value] = np.maximum(ranges.get(chain.value, seen), seen)
+    return ranges
+
+
+def _linear(node: Node) -> str:
+    """The name of what a product makes before its activation."""
+    (made,) = node.outputs
+    return made if node.attrs.get("activation", "none") == "none" else f"{made} before its activation"
+
+
+def _chosen(offers: Sequence[_Offer], errors: Sequence[Sequence[float]]) -> dict[ScalableValue, Array]:
     """The factors with the least mean square of errors, of chains where that is enough below the one without any."""
-    chosen: dict[Chain, tuple[float, Array]] = {}
-    plain: dict[Chain, Sequence[float]] = {}
+    chosen: dict[ScalableValue, tuple[float, Array]] = {}
+    plain: dict[ScalableValue, Sequence[float]] = {}
     for one, seen in zip(offers, errors, strict=True):
         if one.chain not in plain:
             plain[one.chain] = seen
@@ -102,12 +119,11 @@ def _chosen(offers: Sequence[_Offer], errors: Sequence[Sequence[float]]) -> dict
     return {chain: found for chain, (_, found) in chosen.items()}
 
 
-def _offers(graph: Graph, chain: Chain, ranges: Array) -> Iterator[_Offer]:
+def _offers(graph: Graph, chain: ScalableValue, ranges: Array) -> Iterator[_Offer]:
     """The chain as it is, then with factors by each share of the ranges."""
     reader = chain.reader
     constants = tuple(graph.constants[name] for name in reader.inputs[1:] if name is not None)
     weights = constants[0].array
-    ranges = likely(ranges, chain.maker, graph.constants[chain.maker.inputs[1] or ""].array)
     tried = [np.ones(len(ranges), np.float32)]
     tried += [factors(ranges, reach(reader, weights), share) for share in SHARES]
     for found in {one.tobytes(): one for one in tried}.values():

@@ -16,8 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 #: The exponents of the ranges of values in factors that are tried: all of them, or the root, as M. Nagel et al. (2019,
 #: equation 11) share them between the two products.
 SHARES = (1.0, 0.5)
-#: The least range of a channel that counts, as a share of what its weights would make of it if it were like the median
-#: one: data may be to come in which a channel is alive that was dead so far.
+#: The least range of a channel that counts, as a share of its range before a relu: other data may show more of it.
 _LEAST = 2.0**-3
 #: The least reach that counts, in units of the largest one.
 _SMALL = 2.0**-16
@@ -26,7 +25,7 @@ _PASSED = ("relu", "leaky_relu", "max_pool", "avg_pool")
 
 
 @dataclass(frozen=True)
-class Chain:
+class ScalableValue:
     """A value between two products with constant weights, of a rank, with channels along `axis`.
 
     The value is what the `maker` makes, after operators through which factors above 0 of channels pass.
@@ -43,7 +42,7 @@ class Chain:
         return factors.reshape(-1, *(1,) * (self.rank - 1 - self.axis))
 
 
-def chains(graph: Graph) -> Iterator[Chain]:
+def chains(graph: Graph) -> Iterator[ScalableValue]:
     """The chains of a graph, those that read the value of another one included."""
     readers: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -62,7 +61,7 @@ def chains(graph: Graph) -> Iterator[Chain]:
                 break
             if _is_product(graph, reader):
                 if _channel_axis(graph, reader) == axis:
-                    yield Chain(value, node, reader, axis, _rank(graph, value))
+                    yield ScalableValue(value, node, reader, axis, _rank(graph, value))
                 break
             if not _passes(graph, reader, axis):
                 break
@@ -82,13 +81,9 @@ def reach(reader: Node, weights: Array) -> Array:
     return np.asarray(by_channel.max(axis=0 if _is_turned(reader) else 1))
 
 
-def likely(ranges: Array, maker: Node, weights: Array) -> Array:
-    """The ranges of channels, those that were nearly dead raised to what the weights that make them let expect."""
-    own = np.abs(weights.reshape(len(weights), -1) if OPS[maker.op].windowed or _is_turned(maker) else weights.T).max(1)
-    alive = (ranges > 0) & (own > 0)
-    if not alive.any():
-        return ranges
-    return np.maximum(ranges, _LEAST * float(np.median(ranges[alive] / own[alive])) * own)
+def likely(ranges: Array, made: Array) -> Array:
+    """The ranges of channels, raised where they are small beside those of what their maker `made`, before any relu."""
+    return np.maximum(ranges, _LEAST * made)
 
 
 def factors(ranges: Array, reached: Array, share: float) -> Array:
