@@ -66,18 +66,19 @@ def best_factors(
             check()
             one.observer.see(one.divided(values))
     scales = [best_scale(one.observer) for one in offers]
-    rounded = rounded_products(graph, [one.product for one in offers], None)
+    # One product at a time: their results together may not fit into memory.
+    products = [rounded_products(graph, [one.product], None) for one in offers]
     network = ChangeableGraph(graph, tuple(dict.fromkeys(one.product.product for one in offers)))
     errors: list[list[float]] = [[] for _ in offers]
     for batch in tighten[:MOST_BATCHES]:
         values, reference = read(batch), network.outputs(batch)
-        made = rounded([scale.rounded(one.divided(values)) for one, scale in zip(offers, scales, strict=True)])
         for place, one in enumerate(offers):
             check()
             if time.monotonic() - begun > SECONDS:
                 break
             say(f"scales {place + 1} of {len(offers)}")
-            change = {one.product.product: made[place] - values[one.product.product]}
+            (made,) = products[place]([scales[place].rounded(one.divided(values))])
+            change = {one.product.product: made - values[one.product.product]}
             errors[place].append(output_error(network.outputs(batch, change), reference))
     return _chosen(offers, errors)
 
