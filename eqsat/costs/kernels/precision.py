@@ -21,6 +21,8 @@ NARROW = ("float16", "bfloat16")
 INTEGERS = "int8"
 #: The precisions in which numbers of a byte stand for values, by scales.
 BYTES = (INTEGERS, FLOAT8)
+#: The ways in which weights are adjusted for kernels on integers: scales of channels, and numbers with biases.
+ADJUSTMENTS = ("equalise", "round")
 #: The error of an output that is accepted in a lower precision where no limit is stated.
 DEFAULT_ERROR = 2e-2
 
@@ -40,13 +42,16 @@ class PrecisionPolicy:
     """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
     operators that keep float32 in any case.
 
-    `precisions` are of float16, bfloat16, int8 and float8, `arithmetic` of tf32, `keep` names of operators; UsageError
-    for others, and for a policy that contradicts itself. How far outputs may move is a limit of the run: its "error".
+    `precisions` are of float16, bfloat16, int8 and float8, `arithmetic` of tf32, `keep` names of operators. `adjust`
+    says what is done about weights, of kernels on integers, for the calibration data: "equalise" scales channels
+    between layers, "round" chooses the numbers of weights and corrects biases. UsageError for others, and for a policy
+    that contradicts itself. How far outputs may move is a limit of the run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
     keep: frozenset[str] = SENSITIVE
+    adjust: tuple[str, ...] = ADJUSTMENTS
 
     def __post_init__(self) -> None:
         for name in self.precisions:
@@ -56,6 +61,11 @@ class PrecisionPolicy:
         for name in self.arithmetic:
             if name != "tf32":
                 raise UsageError(f"no arithmetic {name!r}", expected="tf32")
+        for name in self.adjust:
+            if name not in ADJUSTMENTS:
+                raise UsageError(
+                    f"no adjustment of weights {name!r}", expected="a tuple of " + " and ".join(map(repr, ADJUSTMENTS))
+                )
         unknown = sorted(self.keep - set(OPS))
         if unknown:
             raise UsageError(f"a precision policy keeps {unknown[0]!r}", expected="names of operators")

@@ -69,7 +69,8 @@ class Calibration:
         placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
         positions = dict.fromkeys(k.weights for k in self.kernels if k.weights is not None)
         filters = {p: one for p in positions if (one := self._weights(p)) is not None}
-        if others and self.settings.data is not None and self.scheme.adjusts:
+        adjusts = self.scheme.adjusts and "round" in self.settings.choices.policy.adjust
+        if others and adjusts and self.settings.data is not None:
             filters = adjusted_weights(self.graph, filters, batches, others, self._say)
         online = {p: filters[p] for k in self.kernels if k.online and (p := k.weights) in filters}
         static = {p: filters[p] for k in self.kernels if not k.online and (p := k.weights) in filters}
