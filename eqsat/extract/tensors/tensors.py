@@ -153,15 +153,9 @@ class _ProblemBuilder:
         self._keep_possible()
         conversions, costs = self._conversions(roots)
         problem = Problem(self.nodes, roots, conversions, len(self.states))
-        return TensorProblem(
-            problem,
-            self.snapshot,
-            self.leaders,
-            tuple(self.states),
-            tuple(self.options),
-            tuple(costs),
-            dict(self.boundary),
-        )
+        states, options = tuple(self.states), tuple(self.options)
+        boundary = dict(self.boundary)
+        return TensorProblem(problem, self.snapshot, self.leaders, states, options, tuple(costs), boundary)
 
     def _state(self, state: State) -> int:
         return self.states.setdefault(state, len(self.states))
