@@ -18,7 +18,7 @@ from eqsat.extract.tensors.fused import member
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.ops import spec
 from eqsat.language.terms import PLAIN, DType, Implementation, Scale, State, TensorType
 
@@ -65,7 +65,7 @@ class IntegerOptions:
 
         held: set[int] = set()
         for kernel in self.kernels:
-            error = _error(kernel, roundings)
+            error = error_of(kernel, roundings)
             cost = self._cost(kernel) if error is not None else None
             if cost is None or error is None:
                 continue
@@ -187,6 +187,15 @@ class IntegerOptions:
         operators = self._members(kernel)
         return _mean(self.model, lambda model: _measured(model, operators))
 
+    def saving(self, kernel: IntegerKernel) -> float:
+        """The seconds by which a kernel was measured to be faster than the same operators in float32."""
+        cost = self._cost(kernel)
+        plain = [replace(one, implementation=_plain(one)) for one in self._members(kernel)]
+        known = _mean(self.model, lambda model: _measured(model, plain))
+        alone = [_mean(self.model, lambda model, one=one: _measured(model, [one])) for one in plain]  # type: ignore[misc]
+        before = known.seconds if known is not None else sum(one.seconds for one in alone if one is not None)
+        return -math.inf if cost is None else before - cost.seconds
+
     def _conversion(self, leader: int, *, quantised: bool) -> Cost | None:
         """The measured cost of bringing a class into integers, or back."""
 
@@ -217,7 +226,21 @@ class IntegerOptions:
         return keys
 
 
-def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:
+def favoured(extraction: TensorProblem, share: float) -> TensorProblem:
+    """The problem with kernels on integers at a share of their price, by which those are chosen that save more beside
+    others of their kind than they were measured to save alone."""
+    program, problem = extraction.problem.program, extraction.problem
+    places = {index for index, option in enumerate(extraction.options) if is_on_integers(option)}
+    prices = [cost * share if option in places else cost for option, cost in enumerate(program.costs)]
+    return replace(extraction, problem=problem.variant(costs=prices, limits=problem.limits, memory=problem.memory))
+
+
+def is_on_integers(option: KernelOption) -> bool:
+    """Return whether a kernel computes on integers, or other numbers of a byte, in the place of float32."""
+    return any(way.arithmetic in BYTES for way in option.implementations)
+
+
+def error_of(kernel: IntegerKernel, roundings: Roundings) -> float | None:
     """The error of a kernel's roundings together; None where one of them was not measured."""
     parts: list[float] = []
     if kernel.weights is not None:

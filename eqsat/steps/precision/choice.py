@@ -4,80 +4,52 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
-from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
-from eqsat.extract.tensors.quantised import IntegerOptions
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings
+from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.onnx.write import exporter
-from eqsat.language.onnx.write.availability import CHANNEL_SCALES, lacking, opset_of
+from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
-from eqsat.language.terms import DType, Graph, TensorType
-from eqsat.quantisation.sensitivity import array_error, foreseen, output_error
-from eqsat.report.finalists import Candidate
-from eqsat.report.precision import DataParts, OutputError, RoundingReport
+from eqsat.language.terms import FLOAT8, DType, Graph, TensorType
+from eqsat.report.precision import DataParts, RoundingReport
 from eqsat.report.report import Progress
-from eqsat.rewrites.rules.definitions import expanded
-from eqsat.runtime.backend import Program, select
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
-from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
+from eqsat.steps.precision.equalising import Equaliser
+from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
+from eqsat.steps.precision.outputs import errors_of
+from eqsat.steps.precision.roundings import MeasuredRoundings
+from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, other_bounds
 
 Batch = Mapping[str, Any]
 
-#: How often a choice may turn out worse than was predicted, or than is allowed, before float32 is kept.
-ROUNDS = 8
-#: The margin by which a prediction that was too low is raised, and by which a budget that lost a row's largest element
-#: is lowered.
-_MARGIN, _LESS = 1.1, 0.5
-#: The share of a prediction above which an error is as was predicted, and the share of a choice's cost that another one
-#: has to save to be worth a measurement.
-_SLACK, _CHEAPER = 0.95, 0.995
-#: The share of what is left of a call that one choice may take: several follow each other, and are then to be timed.
-_SHARE = 0.2
+#: The shares of their price that kernels on integers count at in choices that are compared in whole networks, by name.
+_SHARES = {"int8": 1.0, "int8-wide": 0.25}
 #: Random batches that roundings are measured on where no data were given.
 _DRAWN = 4
 
 
 @dataclass(frozen=True)
-class _Tried:
-    """A choice with its program, its predicted error, and what was measured of it."""
-
-    solution: Solution
-    extraction: TensorProblem
-    candidate: Candidate
-    program: Program
-    predicted: float
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A choice whose errors are as predicted, with the factor of the prediction and the number of its round."""
-
-    tried: _Tried
-    factor: float
-    worst: float
-    rounds: int
-
-
-@dataclass(frozen=True)
 class _Prepared:
-    """Kernels on integers that would pay, their roundings, and the e-nodes whose kernels were considered."""
+    """Kernels on integers that would pay, their roundings, the e-nodes whose kernels were considered, and the classes
+    of values with scaled channels."""
 
     options: IntegerOptions
     measured: MeasuredRoundings
     considered: frozenset[int]
+    scaled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -86,6 +58,22 @@ class IntegerChoice:
 
     chooser: Chooser
     exact: Chosen
+    equaliser: Equaliser
+
+    @cached_property
+    def _allowance(self) -> Allowance:
+        return Allowance(self.chooser.settings.deadline)
+
+    @property
+    def _numbers(self) -> str:
+        """The numbers of a byte that may stand for values."""
+        return "integers or float8" if FLOAT8 in self.chooser.settings.choices.policy.precisions else "integers"
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        """The shares of prices that choices are made at: on a GPU that is not here, nothing tells them apart."""
+        device = self.chooser.settings.device
+        return {INTEGER: 1.0} if device.gpu and not device.is_here else _SHARES
 
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
@@ -116,51 +104,78 @@ class IntegerChoice:
             log.warnings.append(f"no kernel on integers can be written: {fault}")
             return None
         if settings.data is None:
-            log.warnings.append(
-                "no calibration data: operands are quantised when they are read, and errors measured on random inputs"
-            )
+            log.warnings.append(without_data(settings))
+            if settings.device.gpu:
+                return None
         else:
             log.warnings += [text for text in (settings.data.warning, settings.data.parts.warning) if text]
         given, solution = self.chooser.given, self.exact.solution
         assembled = assemble(self.exact.extraction, solution, given.graph)
-        kernels = self._kernels(assembled, solution)
+        kernels = self._kernels(assembled, self.exact.extraction, solution)
         if not kernels:
-            log.warnings.append("no operator of this model may run on integers here")
+            log.warnings.append(f"no operator of this model may run on {self._numbers} here")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
+        costs, keys = settings.costs, options_of(self.exact.extraction, kernels, settings.costs).keys()
+        if keys:
+            with log.phase("calibrate"), settings.deadline.paused():
+                costs = costs_with(keys, settings, log)
         with log.phase("extract"), settings.deadline:
             # Kernels are compared at costs that were measured together.
             extraction = replace(self.chooser, settings=replace(settings, costs=costs)).problem()
-            paying = self._paying(IntegerOptions(extraction, kernels, costs))
+            paying = self._paying(options_of(extraction, kernels, costs))
         if not paying:
-            log.warnings.append("no kernel on integers is faster here than those in float32")
+            log.warnings.append(f"no kernel on {self._numbers} is faster here than those in float32")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            measured = Calibration(settings, log, assembled, paying).measured(*self._parts[:2])
+        options, scaled = options_of(extraction, paying, costs), frozenset[int]()
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
-        return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
+        with log.phase("calibrate"), settings.deadline.paused():
+            if settings.data is not None and not settings.device.gpu and "equalise" in settings.choices.policy.adjust:
+                assembled, options, scaled = self._equalised(assembled, options)
+            if scaled:
+                considered = frozenset(position for kernel in options.kernels for position in kernel.positions)
+            measured = measured_roundings(settings, log, assembled, options.kernels, *self._parts[:2])
+        return _Prepared(options, measured, considered, scaled)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
-        """The kernels on the e-nodes that would run on integers if rounding were free, in all their forms.
+        """The kernels on the e-nodes that would run on integers if rounding were free in some choice, in all forms.
 
-        Only their roundings are worth a measurement: it takes a run of the whole network each.
+        Only their roundings are worth a measurement: it takes a run of the whole network each. Those that save most
+        come first; of those that quantise an operand when they run, only the faster ones are worth it.
         """
-        extraction = limited(options.added(Roundings.free(options.kernels)), options.model, self._bounds)
-        solution = self.chooser.solved(extraction, "ilp", share=_SHARE)
-        chosen = _positions(extraction, solution, integers=True)
-        return [kernel for kernel in options.kernels if chosen.issuperset(kernel.positions)]
+        extraction = limited(options.added(Roundings.free(options.kernels)), options.model, other_bounds(self.chooser))
+        chosen: set[int] = set()
+        for share in self._shares.values():
+            priced = favoured(extraction, share)
+            chosen |= _positions(
+                extraction, self.chooser.solved(priced, "ilp", share=self._allowance.share), integers=True
+            )
+        savings = {kernel: options.saving(kernel) for kernel in options.kernels if chosen.issuperset(kernel.positions)}
+        paying = [kernel for kernel, saving in savings.items() if saving > 0 or not kernel.online]
+        return sorted(paying, key=lambda kernel: -savings[kernel])
 
-    @property
-    def _bounds(self) -> dict[str, float]:
-        """The limits but that of the error."""
-        return {term: most for term, most in self.chooser.settings.bounds.items() if term != "error"}
+    def _equalised(
+        self, assembled: Assembled, options: IntegerOptions
+    ) -> tuple[Assembled, IntegerOptions, frozenset[int]]:
+        """The kernels on a graph with scaled channels, and the classes that have them; as they are where none has."""
+        settings, nodes = replace(self.chooser.settings, costs=options.model), assembled.snapshot.nodes
+        products = {nodes[kernel.weights].eclass for kernel in options.kernels if kernel.weights is not None}
+        equal = self.equaliser.equalised(
+            replace(self.chooser, settings=settings),
+            assembled,
+            {assembled.decoded.names[leader] for leader in products},
+            self._parts[:2],
+            lambda detail: self.chooser.log.say(Progress("calibrate", detail=detail)),
+        )
+        if equal is None:
+            return assembled, options, frozenset()
+        assembled = assemble(equal.extraction, equal.solution, self.chooser.given.graph)
+        offered = self._kernels(assembled, equal.extraction, equal.solution)
+        scaled = options_of(equal.extraction, equal.paying(offered, options.kernels, nodes), options.model)
+        kernels = sorted(scaled.kernels, key=lambda kernel: -scaled.saving(kernel))
+        return assembled, options_of(equal.extraction, kernels, options.model), equal.quotients
 
-    def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
-        settings = self.chooser.settings
-        policy = settings.choices.policy
-        allowed = [op for op in settings.device.integers if policy.allows(op, INTEGER)]
-        kernels = integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)
+    def _kernels(self, assembled: Assembled, extraction: TensorProblem, solution: Solution) -> list[IntegerKernel]:
+        kernels = offered_kernels(extraction, solution, self.chooser.settings, self.chooser.log)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 
@@ -178,122 +193,85 @@ class IntegerChoice:
         return drawn[0::3], drawn[1::3], drawn[2::3]
 
     def _within(self, prepared: _Prepared) -> Chosen:
-        """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted."""
-        log, settings = self.chooser.log, self.chooser.settings
-        with settings.deadline.paused():
-            original = self._compiled(self.chooser.given.graph)
-            tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
-        budget, factor = settings.budget, prepared.measured.interaction
-        most = math.inf if budget is None else budget
-        held: _Held | None = None
-        known: list[Solution] = []
-        for number in range(1, ROUNDS + 1):
-            log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
-            tried = self._tried(prepared, factor, most, known)
-            if tried is None or (held is not None and tried.solution.cost > _CHEAPER * held.tried.solution.cost):
-                break
-            known = [tried.solution]
-            with settings.deadline.paused():
-                errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
-                agreement = _agreement(tried.program, tightening) if budget is None else 1.0
-            worst = max(*errors, foreseen(errors))
-            if worst > tried.predicted:
-                if held is not None:
-                    break
-                factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
-                continue
-            if agreement < 1.0:
-                most = tried.predicted * _LESS
-                continue
-            held = _Held(tried, factor, max(errors), number)
-            if budget is None or worst > _SLACK * tried.predicted:
-                break
-            # More kernels fit where roundings amount to less than was predicted.
-            factor *= max(worst / (_SLACK * tried.predicted), _LESS)
-        if held is not None:
-            return self._accepted(held.tried, prepared, held.factor, held.worst, held.rounds)
-        log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
-        return self.exact
+        """The choices with finalists whose errors are as predicted: at the prices of kernels, and at shares of them."""
+        calibrate, tighten, _ = self._parts
+        data = (*calibrate, *tighten)
+        search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
+        chosen: dict[str, Held] = {}
+        for name, share in self._shares.items():
+            earlier = next(iter(chosen.values()), None)
+            held = search.held(name, share, None if earlier is None else earlier.factor)
+            graphs = [other.tried.candidate.graph.nodes for other in chosen.values()]
+            if held is not None and held.tried.candidate.graph.nodes not in graphs:
+                chosen[name] = held
+                held.tried.candidate.name = _named(held.tried, name)
+        if not chosen:
+            self.chooser.log.warnings.append(
+                f"no choice on {self._numbers} is within the error that is allowed: float32 is kept"
+            )
+            return self.exact
+        first = next(iter(chosen.values()))
+        tried = first.tried
+        unlimited = search.solved(first.factor, math.inf, [tried.solution])
+        for held in chosen.values():
+            self._accept(held, prepared, unlimited)
+        candidates = [*self.exact.candidates, *(held.tried.candidate for held in chosen.values())]
+        return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=candidates)
 
-    def _tried(self, prepared: _Prepared, factor: float, most: float, known: Sequence[Solution]) -> _Tried | None:
-        """The cheapest choice within an error with its program; None where it has no kernel on integers."""
-        settings, options = self.chooser.settings, prepared.options
-        extraction, solution = self._solved(prepared, factor, most, known)
-        if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
-            return None
-        chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
-        (_, candidate) = chooser.finalists(extraction, {"int8": solution})[:2]
-        predicted = math.sqrt(solution.amounts["error"])
-        with settings.deadline.paused():
-            program = self._compiled(candidate.graph, settings.portable_backend)
-        return _Tried(solution, extraction, candidate, program, predicted)
-
-    def _solved(
-        self, prepared: _Prepared, factor: float, most: float, known: Sequence[Solution] = ()
-    ) -> tuple[TensorProblem, Solution]:
-        """The problem with all kernels on integers within an error, and its solution; `known` are of earlier rounds."""
-        extraction = prepared.options.added(prepared.measured.roundings.scaled(factor))
-        extraction = limited(extraction, prepared.options.model, {**self._bounds, "error": most})
-        return extraction, self.chooser.solved(extraction, "ilp", known, _SHARE)
-
-    def _compiled(self, graph: Graph, backend: str | None = None) -> Program:
-        """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
-        return select(backend).compile(expanded(graph, lacking()), threads=self.chooser.settings.options.threads)
-
-    def _accepted(
-        self,
-        tried: _Tried,
-        prepared: _Prepared,
-        factor: float,
-        worst: float,
-        rounds: int,
-    ) -> Chosen:
-        """The choice with the finalist, and the errors that are reported of it."""
-        settings = self.chooser.settings
+    def _accept(self, held: Held, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]) -> None:
+        """Tell of a finalist the errors that are reported of it; `unlimited` is the choice that no error limits."""
+        settings, tried = self.chooser.settings, held.tried
         calibrate, tighten, report = self._parts
         data = settings.data
         source = "random inputs" if data is None else data.source
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
-            original = self._compiled(self.chooser.given.graph)
-            errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
-        integers, narrow, kept = self._counted(tried, prepared, factor)
+            original = compiled(self.chooser, self.chooser.given.graph)
+            errors = errors_of(tried.program, [(batch, original.run(batch)) for batch in report])
+        integers, narrow, kept = self._counted(tried, prepared, unlimited)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
             tried.predicted,
-            worst,
-            factor,
+            held.worst,
+            held.factor,
             errors,
             parts,
-            rounds,
+            held.rounds,
             integers,
             kept,
+            notes=notes_of(settings),
             narrow=narrow,
+            equalised=len(prepared.scaled & _computed(tried)),
         )
-        solutions = [*self.exact.candidates, tried.candidate]
-        return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=solutions)
 
     def _counted(
-        self, tried: _Tried, prepared: _Prepared, factor: float
+        self, tried: Tried, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]
     ) -> tuple[dict[str, int], dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-        """The operators that compute on integers, those in narrow floats, and why each of the others is in neither."""
+        """The operators that compute on integers, those in narrow floats, and why each of the others is in neither.
+
+        `unlimited` is the choice that no error limits.
+        """
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
-        integers = Counter(nodes[p].op for p in chosen)
-        unbound = _positions(*self._solved(prepared, factor, math.inf), integers=True)
+        precisions = _narrow(tried.extraction, tried.solution)
+        integers = Counter(nodes[p].op for p in chosen if p not in precisions)
+        unbound = _positions(*unlimited, integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}
-        precisions = _narrow(tried.extraction, tried.solution)
-        for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
+        others = _positions(tried.extraction, tried.solution, integers=False) - chosen
+        for position in (*others, *(p for p in chosen if p in precisions)):
             node = nodes[position]
             declared = OPS.get(node.op)
-            if declared is None or declared.view or not _makes_floats(node.types):
+            known = tried.extraction.snapshot.classes[node.eclass].constant
+            if known or declared is None or declared.view or (device.strided and declared.strided):
+                continue
+            if not _makes_floats(node.types):
                 continue
             if position in precisions:
                 narrow.setdefault(precisions[position], Counter())[node.op] += 1
                 continue
-            if not policy.allows(node.op, INTEGER):
+            if not any(policy.allows(node.op, precision) for precision in BYTES):
                 reason = "policy"
             elif node.op not in device.integers or position not in prepared.considered:
                 reason = "kernel"
@@ -318,7 +296,7 @@ def _unwritable(graph: Graph, asked: int | None) -> str | None:
 def _positions(extraction: TensorProblem, solution: Solution, *, integers: bool) -> set[int]:
     """The e-nodes of the kernels of a solution, those on integers or the others."""
     chosen = (extraction.options[index] for index in solution.chosen.values())
-    return {p for option in chosen if _on_integers(option) is integers and not option.fetch for p in option.positions}
+    return {p for option in chosen if is_on_integers(option) is integers and not option.fetch for p in option.positions}
 
 
 def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
@@ -327,63 +305,29 @@ def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
     return {
         position: precision
         for option in chosen
-        if not option.fetch and not _on_integers(option)
+        if not option.fetch and not any(way.arithmetic == INTEGER for way in option.implementations)
         for way in option.implementations
         for precision in {way.arithmetic, way.result.precision, *(state.precision for state in way.operands)} - {""}
         for position in option.positions
     }
 
 
+def _named(tried: Tried, name: str) -> str:
+    """The name of a choice, by the precisions of its kernels on numbers of a byte."""
+    options = [tried.extraction.options[index] for index in tried.solution.chosen.values()]
+    used = {way.arithmetic for option in options for way in option.implementations}
+    return name.replace(INTEGER, " and ".join(precision for precision in BYTES if precision in used))
+
+
+def _computed(tried: Tried) -> set[int]:
+    """The classes that the e-nodes of a choice make."""
+    both = (_positions(tried.extraction, tried.solution, integers=integers) for integers in (True, False))
+    return {tried.extraction.snapshot.nodes[position].eclass for one in both for position in one}
+
+
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
     return {name: dict(counter) for name, counter in counts.items()}
 
 
-def _on_integers(option: Any) -> bool:
-    return any(way.arithmetic == INTEGER for way in option.implementations)
-
-
-def _is_integer(extraction: TensorProblem, index: int) -> bool:
-    return _on_integers(extraction.options[index])
-
-
 def _makes_floats(types: Sequence[object]) -> bool:
     return any(isinstance(type, TensorType) and type.dtype is DType.FLOAT32 for type in types)
-
-
-def _errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
-    """The errors of each output over batches, and how often rows keep their largest element."""
-    errors: dict[str, list[float]] = {}
-    rows: dict[str, list[bool]] = {}
-    for batch, expected in held:
-        outputs = program.run(batch)
-        for name, reference in expected.items():
-            errors.setdefault(name, []).append(array_error(outputs[name], reference))
-            rows.setdefault(name, []).extend(_largest_agree(outputs[name], reference))
-    return {
-        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
-        for name, e in errors.items()
-    }
-
-
-def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
-    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
-    rows = [
-        agrees
-        for batch, expected in data
-        for outputs in (program.run(batch),)
-        for name, reference in expected.items()
-        for agrees in _largest_agree(outputs[name], reference)
-    ]
-    return float(np.mean(rows)) if rows else 1.0
-
-
-def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
-    """For each row along the last axis, whether its largest element is at the same place."""
-    out, ref = np.asarray(given), np.asarray(expected)
-    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
-        return
-    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
-
-
-def _shown(most: float) -> str:
-    return "any size" if math.isinf(most) else f"{most:.2g}"
