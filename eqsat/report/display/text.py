@@ -15,6 +15,7 @@ from eqsat.report.precision import RoundingReport
 from eqsat.report.progress import PHASES
 from eqsat.report.record import Record
 from eqsat.report.units import amount, count, duration, integer, number, percent
+from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL, VARIABLE
 
 #: Rows of kernels that a report shows; its JSON has all.
 MOST_RUNS = 12
@@ -256,6 +257,24 @@ def _roundings(rounding: RoundingReport) -> list[str]:
     return lines
 
 
+def _levels(levels: Sequence[parts.SessionLevel]) -> str:
+    """The level of ONNX Runtime's graph optimisation, with the ratio to the time at "all", and the others."""
+    others = [
+        f"{one.name} {one.why}" if one.ratio is None else f"{one.name} at {one.ratio:.3f} of its time, {one.why}"
+        for one in levels
+        if not one.kept
+    ]
+    chosen = next((one for one in levels if one.kept), None)
+    if chosen is None:
+        return f"ONNX Runtime's level: {DEFAULT_LEVEL}; {'; '.join(others)}"
+    against = (
+        f"{chosen.why}, over {count(chosen.sessions, 'pair')} of sessions; {chosen.new_old:.3f} of the original's at "
+        f'"{DEFAULT_LEVEL}", at most {chosen.new_old_bound:.3f}'
+    )
+    told = f"other sessions need graph_optimization_level = ORT_ENABLE_{chosen.name.upper()}, or {VARIABLE}=1"
+    return "; ".join([f"ONNX Runtime's level: {chosen.name}, {against}", *others, told])
+
+
 def notes(report: Record) -> list[tuple[str, str]]:
     """The lines below the tables, each with its colour."""
     names = [f"{o.name} ({o.reason})" for o in report.opaque]
@@ -274,6 +293,8 @@ def notes(report: Record) -> list[tuple[str, str]]:
         lines.append((_compared(report), ""))
     if report.kept != "original":
         lines.append((f"result: {report.kept}, {report.kept_because}", ""))
+    if report.levels:
+        lines.append((_levels(report.levels), ""))
     if report.failure:
         left = "the original was kept" if report.kept == "original" else "that was kept as it was"
         lines.append((f"failed: {report.failure}; {left}", "red"))
