@@ -27,7 +27,7 @@ from benchmarks.rows import document
 
 RESULTS = Path(__file__).parent / "results"
 #: Packages that hold models, each with the version that the figures are of.
-PACKAGES = {"silero-vad": "6.2.3", "rapidocr-onnxruntime": "1.4.4"}
+PACKAGES = {"silero-vad": "6.2.3", "rapidocr-onnxruntime": "1.4.4", "magika": "1.0.3"}
 #: What a report calls what it warns of, where a model was not measured or not checked.
 _LACKING = ("not measured", "could not be checked", "is not checked", "may not run")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import json
 import shutil
 import subprocess
+import sysconfig
 import wave
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,6 +23,8 @@ Batch = dict[str, Array]
 _LETTERS = "0123456789ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz"
 #: Samples of a chunk of sound with those before it, and samples a second.
 _CHUNK, _BEFORE, _RATE = 512, 64, 16000
+#: Endings of files, and what a model that sorts them says of each.
+_KINDS = {".py": "python", ".h": "c", ".json": "json", ".css": "css", ".html": "html", ".js": "javascript"}
 _SENTENCES = (
     "The quick brown fox jumps over the lazy dog.",
     "She sells sea shells by the sea shore, in the early morning.",
@@ -110,6 +114,40 @@ def listener(_model: Path, count: int) -> Task | None:
         return float(np.mean([one == (place % 2 == 0) for place, one in zip(places, told, strict=True)]))
 
     return Task(batches, right)
+
+
+def sorter(model: Path, count: int) -> Task:
+    """Files of this Python installation, of six kinds: the share whose kind is told.
+
+    The first and the last bytes of a file are tokens, as the package of the model has it: blank space at its ends does
+    not count, and what is missing is padded.
+    """
+    settings = json.loads(model.with_name("config.min.json").read_text(encoding="utf-8"))
+    labels = settings["target_labels_space"]
+    size, block, padding = settings["beg_size"], settings["block_size"], settings["padding_token"]
+    root = Path(sysconfig.get_paths()["stdlib"])
+    by_kind = [
+        [path for path in sorted(root.rglob(f"*{ending}")) if path.stat().st_size > 2 * size] for ending in _KINDS
+    ]
+    kinds = [(label, paths) for label, paths in zip(_KINDS.values(), by_kind, strict=True) if paths]
+    picked = [
+        (label, paths[i // len(kinds) * 7 % len(paths)])
+        for i in range(count)
+        for label, paths in [kinds[i % len(kinds)]]
+    ]
+
+    def tokens(path: Path) -> Array:
+        content = path.read_bytes()
+        begin = list(content[:block].lstrip()[:size])
+        end = list(content[-block:].rstrip()[-size:])
+        row = [*begin, *[padding] * (size - len(begin)), *[padding] * (size - len(end)), *end]
+        return np.array([row], np.int32)
+
+    def right(places: Sequence[int], outputs: Sequence[dict[str, Array]]) -> float:
+        told = [labels[int(np.argmax(next(iter(found.values()))[0]))] for found in outputs]
+        return float(np.mean([one == picked[place][0] for place, one in zip(places, told, strict=True)]))
+
+    return Task([{"bytes": tokens(path)} for _, path in picked], right)
 
 
 def _word(rng: np.random.Generator) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
@@ -116,6 +116,7 @@ def sensitivities(
     online: Mapping[Key, RoundedWeights],
     batches: Sequence[Batch],
     *,
+    order: Iterable[Key] = (),
     threads: int | None = None,
     seconds: float = 60.0,
     most: float = math.inf,
@@ -126,10 +127,12 @@ def sensitivities(
 
     A rounding is added to the value where it arises: that of a value to itself, that of weights to what their product
     makes. `seconds` bound the time: there are as many batches as it holds, one at least; roundings that it holds no
-    run for are `unmeasured`. Roundings that move the outputs farther than `most` are left out of all that follows.
+    run for are `unmeasured`, the last ones of `order`. Those that move the outputs farther than `most` are left out of
+    all that follows.
     """
     places = {key: value for key, (value, _) in values.items()}
     places |= {key: one.product for key, one in (*weights.items(), *online.items())}
+    ordered = [key for key in dict.fromkeys((*order, *places)) if key in places]
     network = ChangeableGraph(graph, tuple(dict.fromkeys(places.values())), threads=threads)
     sources = [one.operand for one in (*weights.values(), *online.values())]
     read = recorder(graph, tuple(dict.fromkeys((*places.values(), *sources))), threads=threads)
@@ -143,7 +146,7 @@ def sensitivities(
         reference = network.outputs(batch)
         recorded = read(batch)
         every: dict[str, Array] = {}
-        for key, change in _changes(values, rounding, recorded):
+        for key, change in _changes(ordered, values, rounding, recorded):
             check()
             if key in refused:
                 continue
@@ -168,12 +171,19 @@ def sensitivities(
 
 
 def _changes(
-    values: Mapping[Key, tuple[str, Scale]], rounding: _WeightRoundings[Key], recorded: Mapping[str, Any]
+    order: Sequence[Key],
+    values: Mapping[Key, tuple[str, Scale]],
+    rounding: _WeightRoundings[Key],
+    recorded: Mapping[str, Any],
 ) -> Iterator[tuple[Key, Array]]:
-    for key, (value, scale) in values.items():
+    products = dict(rounding.of(recorded))
+    for key in order:
+        if key in products:
+            yield key, products.pop(key)
+            continue
+        value, scale = values[key]
         array = np.asarray(recorded[value], np.float32)
         yield key, scale.rounded(array) - array
-    yield from rounding.of(recorded)
 
 
 class _WeightRoundings(Generic[Key]):

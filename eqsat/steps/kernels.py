@@ -17,7 +17,7 @@ from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
 
 #: Seconds that kernels may be measured for: what is left then is known by the next run.
-SECONDS = 60.0
+SECONDS = 120.0
 _CONVERSIONS = ("cast", "quantize_linear", "dequantize_linear", "transpose")
 #: Kernels of several operators that are worth a time of their own.
 _MOST_FUSED = 32

@@ -187,6 +187,15 @@ class IntegerOptions:
         operators = self._members(kernel)
         return _mean(self.model, lambda model: _measured(model, operators))
 
+    def saving(self, kernel: IntegerKernel) -> float:
+        """The seconds by which a kernel was measured to be faster than the same operators in float32."""
+        cost = self._cost(kernel)
+        plain = [replace(one, implementation=_plain(one)) for one in self._members(kernel)]
+        known = _mean(self.model, lambda model: _measured(model, plain))
+        alone = [_mean(self.model, lambda model, one=one: _measured(model, [one])) for one in plain]  # type: ignore[misc]
+        before = known.seconds if known is not None else sum(one.seconds for one in alone if one is not None)
+        return -math.inf if cost is None else before - cost.seconds
+
     def _conversion(self, leader: int, *, quantised: bool) -> Cost | None:
         """The measured cost of bringing a class into integers, or back."""
 
@@ -215,6 +224,20 @@ class IntegerOptions:
             perm = (0, 2, 3, 1) if quantised else (0, 3, 1, 2)
             keys.append(model.key("transpose", spec("transpose").complete({"perm": perm}), [stored], [False]))
         return keys
+
+
+def favoured(extraction: TensorProblem, share: float) -> TensorProblem:
+    """The problem with kernels on integers at a share of their price, by which those are chosen that save more beside
+    others of their kind than they were measured to save alone."""
+    program, problem = extraction.problem.program, extraction.problem
+    places = {index for index, option in enumerate(extraction.options) if is_on_integers(option)}
+    prices = [cost * share if option in places else cost for option, cost in enumerate(program.costs)]
+    return replace(extraction, problem=problem.variant(costs=prices, limits=problem.limits, memory=problem.memory))
+
+
+def is_on_integers(option: KernelOption) -> bool:
+    """Return whether a kernel computes on integers in the place of float32."""
+    return any(way.arithmetic == INTEGER for way in option.implementations)
 
 
 def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:

@@ -83,7 +83,12 @@ class OpenVinoProgram:
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """The outputs by name; BackendError for inputs that do not fit, or where OpenVINO fails."""
-        self._take(self._tensors(checked_inputs(self.graph, inputs)))
+        # Arrays are read in place: two copies of an image take a twentieth of the time of a small network.
+        given = checked_inputs(self.graph, inputs)
+        placed = {
+            name: np.require(array, requirements=["C", "W"]) for name, array in given.items() if name in self._read
+        }
+        self._take({name: self._tensor(name, array, shared=True) for name, array in placed.items()})
         current().check(0)
         with current().ending(self._request.cancel):
             self._infer()
@@ -91,7 +96,8 @@ class OpenVinoProgram:
 
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """A call that runs the graph on these inputs, checked once."""
-        tensors = self._tensors(checked_inputs(self.graph, inputs))
+        given = {name: np.array(array, order="C") for name, array in checked_inputs(self.graph, inputs).items()}
+        tensors = {name: self._tensor(name, array) for name, array in given.items() if name in self._read}
 
         def call() -> None:
             # Other bindings of the program may have put tensors of theirs in place.
@@ -112,12 +118,9 @@ class OpenVinoProgram:
         for name, tensor in tensors.items():
             self._request.set_tensor(name, tensor)
 
-    def _tensors(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self._tensor(name, array) for name, array in feeds.items() if name in self._read}
-
-    def _tensor(self, name: str, array: Any) -> Any:
+    def _tensor(self, name: str, data: Any, *, shared: bool = False) -> Any:
+        """An input as OpenVINO takes it; where it is `shared`, in the memory of `data`, which no tensor keeps alive."""
         declared = self.graph.type(name)
-        data = np.array(array, order="C")
         long = data.dtype.kind in "iu" and data.itemsize == 8 and data.size
         if long and not _LEAST <= data.min() <= data.max() <= _MOST:
             raise BackendError(
@@ -127,7 +130,7 @@ class OpenVinoProgram:
                 remedy="run it on the backend 'onnxruntime'",
             )
         if isinstance(declared, TensorType) and data.dtype.isbuiltin == 1 and data.dtype.kind in "biuf":
-            return _openvino().Tensor(data)
+            return _openvino().Tensor(data, shared_memory=shared and bool(data.size))
         if isinstance(declared, TensorType) and declared.dtype in _FOREIGN:
             # Made of an array and a type, a tensor would share memory that it does not keep.
             tensor = _openvino().Tensor(getattr(_openvino().Type, _FOREIGN[declared.dtype]), data.shape)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,61 +15,30 @@ from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
-from eqsat.extract.tensors.quantised import IntegerOptions
+from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.quantised import INTEGER
 from eqsat.language.onnx.write import exporter
-from eqsat.language.onnx.write.availability import CHANNEL_SCALES, lacking, opset_of
+from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
 from eqsat.language.terms import DType, Graph, TensorType
-from eqsat.quantisation.sensitivity import array_error, foreseen, output_error
-from eqsat.report.finalists import Candidate
+from eqsat.quantisation.sensitivity import array_error
 from eqsat.report.precision import DataParts, OutputError, RoundingReport
-from eqsat.report.report import Progress
-from eqsat.rewrites.rules.definitions import expanded
-from eqsat.runtime.backend import Program, select
+from eqsat.runtime.backend import Program
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
+from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, largest_agree, other_bounds
 
 Batch = Mapping[str, Any]
 
-#: How often a choice may turn out worse than was predicted, or than is allowed, before float32 is kept.
-ROUNDS = 8
-#: The margin by which a prediction that was too low is raised, and by which a budget that lost a row's largest element
-#: is lowered.
-_MARGIN, _LESS = 1.1, 0.5
-#: The share of a prediction above which an error is as was predicted, and the share of a choice's cost that another one
-#: has to save to be worth a measurement.
-_SLACK, _CHEAPER = 0.95, 0.995
-#: The share of what is left of a call that one choice may take: several follow each other, and are then to be timed.
-_SHARE = 0.2
+#: The shares of their price that kernels on integers count at in choices that are compared in whole networks, by name.
+_SHARES = {"int8": 1.0, "int8-wide": 0.25}
 #: Random batches that roundings are measured on where no data were given.
 _DRAWN = 4
-
-
-@dataclass(frozen=True)
-class _Tried:
-    """A choice with its program, its predicted error, and what was measured of it."""
-
-    solution: Solution
-    extraction: TensorProblem
-    candidate: Candidate
-    program: Program
-    predicted: float
-
-
-@dataclass(frozen=True)
-class _Held:
-    """A choice whose errors are as predicted, with the factor of the prediction and the number of its round."""
-
-    tried: _Tried
-    factor: float
-    worst: float
-    rounds: int
 
 
 @dataclass(frozen=True)
@@ -86,6 +56,10 @@ class IntegerChoice:
 
     chooser: Chooser
     exact: Chosen
+
+    @cached_property
+    def _allowance(self) -> Allowance:
+        return Allowance(self.chooser.settings.deadline)
 
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
@@ -142,19 +116,21 @@ class IntegerChoice:
         return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
-        """The kernels on the e-nodes that would run on integers if rounding were free, in all their forms.
+        """The kernels on the e-nodes that would run on integers if rounding were free in some choice, in all forms.
 
-        Only their roundings are worth a measurement: it takes a run of the whole network each.
+        Only their roundings are worth a measurement: it takes a run of the whole network each. Those that save most
+        come first; of those that quantise an operand when they run, only the faster ones are worth it.
         """
-        extraction = limited(options.added(Roundings.free(options.kernels)), options.model, self._bounds)
-        solution = self.chooser.solved(extraction, "ilp", share=_SHARE)
-        chosen = _positions(extraction, solution, integers=True)
-        return [kernel for kernel in options.kernels if chosen.issuperset(kernel.positions)]
-
-    @property
-    def _bounds(self) -> dict[str, float]:
-        """The limits but that of the error."""
-        return {term: most for term, most in self.chooser.settings.bounds.items() if term != "error"}
+        extraction = limited(options.added(Roundings.free(options.kernels)), options.model, other_bounds(self.chooser))
+        chosen: set[int] = set()
+        for share in _SHARES.values():
+            priced = favoured(extraction, share)
+            chosen |= _positions(
+                extraction, self.chooser.solved(priced, "ilp", share=self._allowance.share), integers=True
+            )
+        savings = {kernel: options.saving(kernel) for kernel in options.kernels if chosen.issuperset(kernel.positions)}
+        paying = [kernel for kernel, saving in savings.items() if saving > 0 or not kernel.online]
+        return sorted(paying, key=lambda kernel: -savings[kernel])
 
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
         settings = self.chooser.settings
@@ -178,109 +154,65 @@ class IntegerChoice:
         return drawn[0::3], drawn[1::3], drawn[2::3]
 
     def _within(self, prepared: _Prepared) -> Chosen:
-        """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted."""
-        log, settings = self.chooser.log, self.chooser.settings
-        with settings.deadline.paused():
-            original = self._compiled(self.chooser.given.graph)
-            tightening = [(batch, original.run(batch)) for batch in (*self._parts[0], *self._parts[1])]
-        budget, factor = settings.budget, prepared.measured.interaction
-        most = math.inf if budget is None else budget
-        held: _Held | None = None
-        known: list[Solution] = []
-        for number in range(1, ROUNDS + 1):
-            log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
-            tried = self._tried(prepared, factor, most, known)
-            if tried is None or (held is not None and tried.solution.cost > _CHEAPER * held.tried.solution.cost):
-                break
-            known = [tried.solution]
-            with settings.deadline.paused():
-                errors = [output_error(tried.program.run(batch), expected) for batch, expected in tightening]
-                agreement = _agreement(tried.program, tightening) if budget is None else 1.0
-            worst = max(*errors, foreseen(errors))
-            if worst > tried.predicted:
-                if held is not None:
-                    break
-                factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
-                continue
-            if agreement < 1.0:
-                most = tried.predicted * _LESS
-                continue
-            held = _Held(tried, factor, max(errors), number)
-            if budget is None or worst > _SLACK * tried.predicted:
-                break
-            # More kernels fit where roundings amount to less than was predicted.
-            factor *= max(worst / (_SLACK * tried.predicted), _LESS)
-        if held is not None:
-            return self._accepted(held.tried, prepared, held.factor, held.worst, held.rounds)
-        log.warnings.append("no choice on integers is within the error that is allowed: float32 is kept")
-        return self.exact
+        """The choices with finalists whose errors are as predicted: at the prices of kernels, and at shares of them."""
+        calibrate, tighten, _ = self._parts
+        data = (*calibrate, *tighten)
+        search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
+        chosen: dict[str, Held] = {}
+        for name, share in _SHARES.items():
+            earlier = next(iter(chosen.values()), None)
+            held = search.held(name, share, None if earlier is None else earlier.factor)
+            graphs = [other.tried.candidate.graph.nodes for other in chosen.values()]
+            if held is not None and held.tried.candidate.graph.nodes not in graphs:
+                chosen[name] = held
+        if not chosen:
+            self.chooser.log.warnings.append(
+                "no choice on integers is within the error that is allowed: float32 is kept"
+            )
+            return self.exact
+        first = next(iter(chosen.values()))
+        tried = first.tried
+        unlimited = search.solved(first.factor, math.inf, [tried.solution])
+        for held in chosen.values():
+            self._accept(held, prepared, unlimited)
+        candidates = [*self.exact.candidates, *(held.tried.candidate for held in chosen.values())]
+        return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=candidates)
 
-    def _tried(self, prepared: _Prepared, factor: float, most: float, known: Sequence[Solution]) -> _Tried | None:
-        """The cheapest choice within an error with its program; None where it has no kernel on integers."""
-        settings, options = self.chooser.settings, prepared.options
-        extraction, solution = self._solved(prepared, factor, most, known)
-        if not any(_is_integer(extraction, index) for index in solution.chosen.values()):
-            return None
-        chooser = replace(self.chooser, settings=replace(settings, costs=options.model))
-        (_, candidate) = chooser.finalists(extraction, {"int8": solution})[:2]
-        predicted = math.sqrt(solution.amounts["error"])
-        with settings.deadline.paused():
-            program = self._compiled(candidate.graph, settings.portable_backend)
-        return _Tried(solution, extraction, candidate, program, predicted)
-
-    def _solved(
-        self, prepared: _Prepared, factor: float, most: float, known: Sequence[Solution] = ()
-    ) -> tuple[TensorProblem, Solution]:
-        """The problem with all kernels on integers within an error, and its solution; `known` are of earlier rounds."""
-        extraction = prepared.options.added(prepared.measured.roundings.scaled(factor))
-        extraction = limited(extraction, prepared.options.model, {**self._bounds, "error": most})
-        return extraction, self.chooser.solved(extraction, "ilp", known, _SHARE)
-
-    def _compiled(self, graph: Graph, backend: str | None = None) -> Program:
-        """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
-        return select(backend).compile(expanded(graph, lacking()), threads=self.chooser.settings.options.threads)
-
-    def _accepted(
-        self,
-        tried: _Tried,
-        prepared: _Prepared,
-        factor: float,
-        worst: float,
-        rounds: int,
-    ) -> Chosen:
-        """The choice with the finalist, and the errors that are reported of it."""
-        settings = self.chooser.settings
+    def _accept(self, held: Held, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]) -> None:
+        """Tell of a finalist the errors that are reported of it; `unlimited` is the choice that no error limits."""
+        settings, tried = self.chooser.settings, held.tried
         calibrate, tighten, report = self._parts
         data = settings.data
         source = "random inputs" if data is None else data.source
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
-            original = self._compiled(self.chooser.given.graph)
+            original = compiled(self.chooser, self.chooser.given.graph)
             errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
-        integers, narrow, kept = self._counted(tried, prepared, factor)
+        integers, narrow, kept = self._counted(tried, prepared, unlimited)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
             tried.predicted,
-            worst,
-            factor,
+            held.worst,
+            held.factor,
             errors,
             parts,
-            rounds,
+            held.rounds,
             integers,
             kept,
             narrow=narrow,
         )
-        solutions = [*self.exact.candidates, tried.candidate]
-        return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=solutions)
 
     def _counted(
-        self, tried: _Tried, prepared: _Prepared, factor: float
+        self, tried: Tried, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]
     ) -> tuple[dict[str, int], dict[str, dict[str, int]], dict[str, dict[str, int]]]:
-        """The operators that compute on integers, those in narrow floats, and why each of the others is in neither."""
+        """The operators that compute on integers, those in narrow floats, and why each of the others is in neither.
+
+        `unlimited` is the choice that no error limits.
+        """
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
         integers = Counter(nodes[p].op for p in chosen)
-        unbound = _positions(*self._solved(prepared, factor, math.inf), integers=True)
+        unbound = _positions(*unlimited, integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}
@@ -318,7 +250,7 @@ def _unwritable(graph: Graph, asked: int | None) -> str | None:
 def _positions(extraction: TensorProblem, solution: Solution, *, integers: bool) -> set[int]:
     """The e-nodes of the kernels of a solution, those on integers or the others."""
     chosen = (extraction.options[index] for index in solution.chosen.values())
-    return {p for option in chosen if _on_integers(option) is integers and not option.fetch for p in option.positions}
+    return {p for option in chosen if is_on_integers(option) is integers and not option.fetch for p in option.positions}
 
 
 def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
@@ -327,7 +259,7 @@ def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
     return {
         position: precision
         for option in chosen
-        if not option.fetch and not _on_integers(option)
+        if not option.fetch and not is_on_integers(option)
         for way in option.implementations
         for precision in {way.arithmetic, way.result.precision, *(state.precision for state in way.operands)} - {""}
         for position in option.positions
@@ -336,14 +268,6 @@ def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
 
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
     return {name: dict(counter) for name, counter in counts.items()}
-
-
-def _on_integers(option: Any) -> bool:
-    return any(way.arithmetic == INTEGER for way in option.implementations)
-
-
-def _is_integer(extraction: TensorProblem, index: int) -> bool:
-    return _on_integers(extraction.options[index])
 
 
 def _makes_floats(types: Sequence[object]) -> bool:
@@ -358,32 +282,8 @@ def _errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -
         outputs = program.run(batch)
         for name, reference in expected.items():
             errors.setdefault(name, []).append(array_error(outputs[name], reference))
-            rows.setdefault(name, []).extend(_largest_agree(outputs[name], reference))
+            rows.setdefault(name, []).extend(largest_agree(outputs[name], reference))
     return {
         name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
         for name, e in errors.items()
     }
-
-
-def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
-    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
-    rows = [
-        agrees
-        for batch, expected in data
-        for outputs in (program.run(batch),)
-        for name, reference in expected.items()
-        for agrees in _largest_agree(outputs[name], reference)
-    ]
-    return float(np.mean(rows)) if rows else 1.0
-
-
-def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
-    """For each row along the last axis, whether its largest element is at the same place."""
-    out, ref = np.asarray(given), np.asarray(expected)
-    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
-        return
-    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
-
-
-def _shown(most: float) -> str:
-    return "any size" if math.isinf(most) else f"{most:.2g}"

@@ -29,7 +29,7 @@ from eqsat.system.deadline import check
 Batch = Mapping[str, Any]
 
 #: Seconds that single roundings may be measured for.
-SECONDS = 60.0
+SECONDS = 90.0
 #: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
 _BITS = {True: 7, False: 8}
 #: The error from which a single rounding is not offered where no budget is stated.
@@ -83,6 +83,7 @@ class Calibration:
             {("weights", p): one for p, one in static.items()},
             {("online", p): one for p, one in online.items()},
             batches,
+            order=self._order(copies),
             seconds=SECONDS,
             most=_MOST if self.settings.budget is None else self.settings.budget,
             follow=lambda done, count: self._say(f"rounding {done + 1} of {count}"),
@@ -99,6 +100,13 @@ class Calibration:
             frozenset(k for k, root in copies.items() if k != root),
         )
         return MeasuredRoundings(roundings, found.interaction, found.batches, len(found.unmeasured))
+
+    def _order(self, copies: Mapping[int, int]) -> Iterator[tuple[str, int]]:
+        """The roundings that kernels need, those of the first kernels first: the ones that save most."""
+        for kernel in self.kernels:
+            if kernel.weights is not None:
+                yield ("online" if kernel.online else "weights"), kernel.weights
+            yield from (("value", copies.get(k, k)) for k in _held(kernel) if not kernel.online)
 
     def _known(self, errors: Mapping[tuple[str, int], float], position: int) -> bool:
         return ("weights", position) in errors or ("online", position) in errors

@@ -19,6 +19,10 @@ from eqsat.runtime.onnxruntime.saturation import saturates
 BUDGET = 0.05
 
 
+#: The finalists on integers: at the prices of kernels, and with more of them.
+CHOICES = ("int8", "int8-wide")
+
+
 def network() -> eqsat.Graph:
     """Two convolutions around a residual, then a classifier: large enough that integers pay on any processor."""
     rng = np.random.default_rng(0)
@@ -67,7 +71,7 @@ def profiled(path: Path, feeds: dict[str, np.ndarray]) -> Counter[str]:
 
 def test_the_choice_on_integers_is_kept_and_its_error_is_as_predicted(result):
     rounding = result.report.rounding
-    assert result.report.kept == "int8"
+    assert result.report.kept in CHOICES
     assert rounding.integers["conv"] == 3
     assert 0 < rounding.tightened <= rounding.predicted <= BUDGET
     assert result.report.amounts["error"] == pytest.approx(rounding.predicted)
@@ -157,7 +161,7 @@ def product() -> eqsat.Graph:
 def test_without_data_operands_are_quantised_when_they_are_read(tmp_path):
     found = eqsat.optimize(product(), precision="int8", limits={"error": 0.05})
     assert any("no calibration data" in warning for warning in found.report.warnings)
-    assert found.report.kept == "int8"
+    assert found.report.kept in CHOICES
     found.save(tmp_path / "online.onnx")
     x = np.random.default_rng(1).standard_normal((128, 512)).astype(np.float32)
     assert profiled(tmp_path / "online.onnx", {"x": 100 * x})["DynamicQuantizeMatMul"] == 1

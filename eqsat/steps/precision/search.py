@@ -1,0 +1,191 @@
+"""The search for a choice with kernels on integers whose errors are as predicted, within the error that is allowed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from eqsat.extract.problem.solution import Solution
+from eqsat.extract.tensors.judging import price_of
+from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
+from eqsat.extract.tensors.resources import limited
+from eqsat.extract.tensors.tensors import TensorProblem
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.terms import Graph
+from eqsat.quantisation.sensitivity import foreseen, output_error
+from eqsat.report.finalists import Candidate
+from eqsat.report.report import Progress
+from eqsat.rewrites.rules.definitions import expanded
+from eqsat.runtime.backend import Program, select
+from eqsat.steps.choosing import Chooser
+from eqsat.steps.precision.roundings import MeasuredRoundings
+from eqsat.system.deadline import Deadline
+
+Batch = Mapping[str, Any]
+
+#: How often a choice may turn out worse than was predicted, or than is allowed, before float32 is kept.
+ROUNDS = 8
+#: The margin by which a prediction that was too low is raised, and by which a budget that lost a row's largest element
+#: is lowered.
+_MARGIN, _LESS = 1.1, 0.5
+#: The share of a prediction above which an error is as was predicted, and the share of a choice's cost that another one
+#: has to save to be worth a measurement.
+_SLACK, _CHEAPER = 0.95, 0.995
+#: The share of what is left of a call that is kept for timing, and that of the rest that one choice may take: several
+#: follow each other. The last ones get at least a fiftieth.
+_RESERVED, _SHARE, _LEAST = 0.4, 0.25, 0.02
+
+
+class Allowance:
+    """The shares of what is left of a call that choices on integers may take, one after the other."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline, self._reserved = deadline, _RESERVED * deadline.left
+
+    @property
+    def share(self) -> float:
+        """The share of what is left for the next choice."""
+        left = self._deadline.left
+        free = left - self._reserved
+        return 1.0 if left == math.inf else max(_SHARE * free / left, _LEAST) if free > 0 else _LEAST
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A choice with its program, its predicted error, and its cost by itself."""
+
+    solution: Solution
+    extraction: TensorProblem
+    candidate: Candidate
+    program: Program
+    predicted: float
+    cost: float
+
+
+@dataclass(frozen=True)
+class Held:
+    """A choice whose errors are as predicted, with the factor of the prediction and the number of its round."""
+
+    tried: Tried
+    factor: float
+    worst: float
+    rounds: int
+
+
+@dataclass(frozen=True)
+class ErrorSearch:
+    """Choices among kernels on integers, run on the data for calibration and for tightening."""
+
+    chooser: Chooser
+    options: IntegerOptions
+    measured: MeasuredRoundings
+    data: Sequence[Batch]
+    allowance: Allowance
+
+    def held(self, name: str, share: float = 1.0, factor: float | None = None) -> Held | None:
+        """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted.
+
+        Kernels on integers count at a `share` of their price: choices are compared in whole networks, and where
+        runtimes fuse what was measured apart, more of them pay than their prices say. `factor` is on the root of the
+        sum of the squares of single errors, by default that of all roundings together.
+        """
+        log, settings = self.chooser.log, self.chooser.settings
+        budget = settings.budget
+        factor = self.measured.interaction if factor is None else factor
+        most = math.inf if budget is None else budget
+        held: Held | None = None
+        known: list[Solution] = []
+        for number in range(1, ROUNDS + 1):
+            log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
+            tried = self._tried(name, factor, most, known, share)
+            if tried is None or (held is not None and tried.cost > _CHEAPER * held.tried.cost):
+                break
+            known = [tried.solution]
+            with settings.deadline.paused():
+                errors = [output_error(tried.program.run(batch), expected) for batch, expected in self._expected]
+                agreement = _agreement(tried.program, self._expected) if budget is None else 1.0
+            worst = max(*errors, foreseen(errors))
+            if worst > tried.predicted:
+                if held is not None:
+                    break
+                factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
+                continue
+            if agreement < 1.0:
+                most = tried.predicted * _LESS
+                continue
+            held = Held(tried, factor, max(errors), number)
+            if budget is None or worst > _SLACK * tried.predicted:
+                break
+            # More kernels fit where roundings amount to less than was predicted.
+            factor *= max(worst / (_SLACK * tried.predicted), _LESS)
+        return held
+
+    @cached_property
+    def _expected(self) -> list[tuple[Batch, Mapping[str, Any]]]:
+        """The data with the outputs of the original."""
+        with self.chooser.settings.deadline.paused():
+            original = compiled(self.chooser, self.chooser.given.graph)
+            return [(batch, original.run(batch)) for batch in self.data]
+
+    def _tried(self, name: str, factor: float, most: float, known: Sequence[Solution], share: float) -> Tried | None:
+        """The cheapest choice within an error with its program; None where it has no kernel on integers."""
+        settings = self.chooser.settings
+        extraction, solution = self.solved(factor, most, known, share)
+        if not any(is_on_integers(extraction.options[index]) for index in solution.chosen.values()):
+            return None
+        chooser = replace(self.chooser, settings=replace(settings, costs=self.options.model))
+        (_, candidate) = chooser.finalists(extraction, {name: solution})[:2]
+        predicted = math.sqrt(solution.amounts["error"])
+        with settings.deadline.paused():
+            program = compiled(self.chooser, candidate.graph, settings.portable_backend)
+        cost = price_of(extraction, solution, self.options.model)
+        return Tried(solution, extraction, candidate, program, predicted, cost)
+
+    def solved(
+        self, factor: float, most: float, known: Sequence[Solution] = (), share: float = 1.0
+    ) -> tuple[TensorProblem, Solution]:
+        """The problem with all kernels on integers within an error, and its solution; `known` are of earlier rounds."""
+        extraction = self.options.added(self.measured.roundings.scaled(factor))
+        bounds = {**other_bounds(self.chooser), "error": most}
+        extraction = limited(extraction, self.options.model, bounds)
+        priced = extraction if share == 1.0 else favoured(extraction, share)
+        return extraction, self.chooser.solved(priced, "ilp", known, self.allowance.share)
+
+
+def other_bounds(chooser: Chooser) -> dict[str, float]:
+    """The limits of a run but that of the error."""
+    return {term: most for term, most in chooser.settings.bounds.items() if term != "error"}
+
+
+def compiled(chooser: Chooser, graph: Graph, backend: str | None = None) -> Program:
+    """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
+    return select(backend).compile(expanded(graph, lacking()), threads=chooser.settings.options.threads)
+
+
+def largest_agree(given: Any, expected: Any) -> Iterator[bool]:
+    """For each row along the last axis, whether its largest element is at the same place."""
+    out, ref = np.asarray(given), np.asarray(expected)
+    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
+        return
+    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
+
+
+def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
+    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
+    rows = [
+        agrees
+        for batch, expected in data
+        for outputs in (program.run(batch),)
+        for name, reference in expected.items()
+        for agrees in largest_agree(outputs[name], reference)
+    ]
+    return float(np.mean(rows)) if rows else 1.0
+
+
+def _shown(most: float) -> str:
+    return "any size" if math.isinf(most) else f"{most:.2g}"
