@@ -27,6 +27,7 @@ from eqsat.steps.growing import Grown, grow
 from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
 from eqsat.steps.precision.choice import IntegerChoice
+from eqsat.steps.precision.floats import FloatChoice
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
@@ -84,7 +85,7 @@ class Opened:
             settings = settings.reading(given.graph)
             model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()
-        if settings.data is not None and not settings.choices.policy.quantises:
+        if settings.data is not None and settings.choices.policy.is_exact:
             log.warnings.append("calibration data were read, and nothing is quantised: precision='int8' would be")
         return cls(calibrated(settings, log), log, given, rules)
 
@@ -191,6 +192,8 @@ class Run:
         chooser = self.chooser(grown)
         with self.log.phase("extract"), self.settings.deadline:
             chosen = chooser.choice(chooser.weighed_problem())
+        if self.adjust is None:
+            chosen = FloatChoice(chooser, chosen).chosen()
         return IntegerChoice(chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
 
     def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:

@@ -50,7 +50,7 @@ def sections(report: Record) -> Group:
 
 def _calibration(report: Record) -> str:
     """The measurements made before choosing, in words."""
-    if report.rounding is not None:
+    if report.rounding is not None and report.rounding.integers:
         return "kernels measured, and errors of their roundings on data"
     if report.borrowed_share or report.borrowed_from:
         return "a few operators measured, to scale the costs of another machine"
@@ -247,9 +247,17 @@ def _roundings(rounding: RoundingReport) -> list[str]:
         f"in {precision}: {', '.join(f'{n} {op}' for op, n in counts.items())}"
         for precision, counts in rounding.narrow.items()
     ]
-    lines = [f"on integers: {integers}", *narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
+    lines = [
+        *([f"on integers: {integers}"] if integers else []),
+        *narrow,
+        f"in float32: {', '.join(kept) or 'nothing'}",
+    ]
+    lines += rounding.notes
+    if not rounding.outputs:
+        lines.append(f"error: predicted {percent(rounding.predicted)}{most}")
     data = rounding.data
-    batches = f"{count(data.report, 'batch', 'batches')} held back of {data.source}"
+    held = "held back of" if data.calibrate else "of"
+    batches = f"{count(data.report, 'batch', 'batches')} {held} {data.source}"
     for name, one in rounding.outputs.items():
         agrees = "" if one.agreement is None else f"; largest elements agree in {percent(one.agreement)} of rows"
         measured = f"measured {percent(one.worst)} at most, {percent(one.mean)} on average"

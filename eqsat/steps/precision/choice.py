@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
@@ -23,15 +21,13 @@ from eqsat.language.onnx.write import exporter
 from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
 from eqsat.language.terms import DType, Graph, TensorType
-from eqsat.quantisation.sensitivity import array_error
-from eqsat.report.precision import DataParts, OutputError, RoundingReport
-from eqsat.runtime.backend import Program
+from eqsat.report.precision import DataParts, RoundingReport
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
-from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, largest_agree, other_bounds
+from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, other_bounds, output_errors
 
 Batch = Mapping[str, Any]
 
@@ -187,7 +183,7 @@ class IntegerChoice:
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
             original = compiled(self.chooser, self.chooser.given.graph)
-            errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
+            errors = output_errors(tried.program, [(batch, original.run(batch)) for batch in report])
         integers, narrow, kept = self._counted(tried, prepared, unlimited)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
@@ -272,18 +268,3 @@ def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
 
 def _makes_floats(types: Sequence[object]) -> bool:
     return any(isinstance(type, TensorType) and type.dtype is DType.FLOAT32 for type in types)
-
-
-def _errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
-    """The errors of each output over batches, and how often rows keep their largest element."""
-    errors: dict[str, list[float]] = {}
-    rows: dict[str, list[bool]] = {}
-    for batch, expected in held:
-        outputs = program.run(batch)
-        for name, reference in expected.items():
-            errors.setdefault(name, []).append(array_error(outputs[name], reference))
-            rows.setdefault(name, []).extend(largest_agree(outputs[name], reference))
-    return {
-        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
-        for name, e in errors.items()
-    }

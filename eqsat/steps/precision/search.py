@@ -17,8 +17,9 @@ from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms import Graph
-from eqsat.quantisation.sensitivity import foreseen, output_error
+from eqsat.quantisation.sensitivity import array_error, foreseen, output_error
 from eqsat.report.finalists import Candidate
+from eqsat.report.precision import OutputError
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -108,14 +109,14 @@ class ErrorSearch:
             known = [tried.solution]
             with settings.deadline.paused():
                 errors = [output_error(tried.program.run(batch), expected) for batch, expected in self._expected]
-                agreement = _agreement(tried.program, self._expected) if budget is None else 1.0
+                agrees = agreement(tried.program, self._expected) if budget is None else 1.0
             worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
                 if held is not None:
                     break
                 factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
                 continue
-            if agreement < 1.0:
+            if agrees < 1.0:
                 most = tried.predicted * _LESS
                 continue
             held = Held(tried, factor, max(errors), number)
@@ -175,7 +176,7 @@ def largest_agree(given: Any, expected: Any) -> Iterator[bool]:
     yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
 
 
-def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
+def agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
     """The share of rows, over all outputs and batches, whose largest element stays where it is."""
     rows = [
         agrees
@@ -185,6 +186,21 @@ def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]
         for agrees in largest_agree(outputs[name], reference)
     ]
     return float(np.mean(rows)) if rows else 1.0
+
+
+def output_errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
+    """The errors of each output over batches, and how often rows keep their largest element."""
+    errors: dict[str, list[float]] = {}
+    rows: dict[str, list[bool]] = {}
+    for batch, expected in held:
+        outputs = program.run(batch)
+        for name, reference in expected.items():
+            errors.setdefault(name, []).append(array_error(outputs[name], reference))
+            rows.setdefault(name, []).extend(largest_agree(outputs[name], reference))
+    return {
+        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
+        for name, e in errors.items()
+    }
 
 
 def _shown(most: float) -> str:
