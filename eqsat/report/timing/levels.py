@@ -76,7 +76,7 @@ class LevelTrial:
             others = f"{best.name} is faster"
             return [confirmed if row is best else replace(row, why=row.why or others) for row in rows]
 
-    def _new(self, level: str, *, original: bool = False) -> Program:
+    def new_session(self, level: str, *, original: bool = False) -> Program:
         """A new session at a level: of the result's graph, or of the original."""
         is_original = original or self.is_original
         source = self.source if is_original else None
@@ -87,8 +87,8 @@ class LevelTrial:
 
     def _programs(self) -> tuple[dict[str, Program], list[SizePoint]]:
         """A session of the result at each level that takes it, and the points at which the original runs."""
-        programs = {DEFAULT_LEVEL: self._new(DEFAULT_LEVEL)}
-        reference = programs[DEFAULT_LEVEL] if self.is_original else self._new(DEFAULT_LEVEL, original=True)
+        programs = {DEFAULT_LEVEL: self.new_session(DEFAULT_LEVEL)}
+        reference = programs[DEFAULT_LEVEL] if self.is_original else self.new_session(DEFAULT_LEVEL, original=True)
         compiling = Compiling("onnxruntime", self.source, self.threads, {}, ())
         points, draws = drawn(self.original, compiling, reference, self.points, self.seed)
         self._draws[:] = draws
@@ -106,13 +106,13 @@ class LevelTrial:
         found, refused = dict(programs), dict[str, str]()
         judge: Judge | None = None
         if math.isfinite(self.limit):
-            reference = programs[DEFAULT_LEVEL] if self.is_original else self._new(DEFAULT_LEVEL, original=True)
+            reference = programs[DEFAULT_LEVEL] if self.is_original else self.new_session(DEFAULT_LEVEL, original=True)
             judge = Judge(self.original, samples(self.original, self._draws, self.seed), reference.run)
         for name in self.names:
             if self.should_stop is not None and self.should_stop():
                 raise BackendError("interrupted before all levels were tried")
             try:
-                program = self._new(name)
+                program = self.new_session(name)
                 verdict = None if judge is None else judge.verdict(program.run, self.limit)
             except EqsatError as error:
                 refused[name] = error.what
@@ -161,11 +161,11 @@ class LevelTrial:
     def _set(self, level: str, points: Sequence[SizePoint], number: int) -> dict[str, float]:
         """The times of new sessions at the level and at "all", and of the original; they are made in another order."""
         makers: dict[str, Callable[[], Program]] = {
-            level: lambda: self._new(level),
-            DEFAULT_LEVEL: lambda: self._new(DEFAULT_LEVEL),
+            level: lambda: self.new_session(level),
+            DEFAULT_LEVEL: lambda: self.new_session(DEFAULT_LEVEL),
         }
         if not self.is_original:
-            makers["original"] = lambda: self._new(DEFAULT_LEVEL, original=True)
+            makers["original"] = lambda: self.new_session(DEFAULT_LEVEL, original=True)
         order = np.random.default_rng([self.seed, number]).permutation(len(makers))
         names = [list(makers)[index] for index in order]
         timings = self._timed({name: makers[name]() for name in names}, points, LEAST_ROUNDS)

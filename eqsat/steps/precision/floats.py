@@ -36,7 +36,7 @@ ROUNDS = 8
 #: is lowered.
 _MARGIN, _LESS = 1.1, 0.5
 #: Arithmetic operations up to which a choice for a device that is not here is run on NumPy.
-_MOST_WORK = 4 * 10**9
+MOST_WORK = 4 * 10**9
 #: The share of what is left of a call that errors on random inputs may take.
 _SHARE = 0.15
 
@@ -167,7 +167,7 @@ class FloatChoice:
             return compiled(self.chooser, candidate.graph, settings.backend)
         # ONNX Runtime would compute float16 in float32, without the overflows of the device.
         is_shown = all(node.op != OPAQUE for node in candidate.graph.nodes)
-        if candidate.cost.total.flops > _MOST_WORK or not is_shown:
+        if candidate.cost.total.flops > MOST_WORK or not is_shown:
             return None
         return EmulatedProgram(candidate.graph, _arithmetic(assembled))
 

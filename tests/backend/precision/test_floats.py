@@ -103,7 +103,7 @@ def test_a_choice_that_is_worse_on_data_than_its_limit_is_made_again_within_what
 
 
 def test_a_model_that_is_too_large_for_numpy_is_told_not_to_be_measured(monkeypatch):
-    monkeypatch.setattr("eqsat.steps.precision.floats._MOST_WORK", 1)
+    monkeypatch.setattr("eqsat.steps.precision.floats.MOST_WORK", 1)
     report = optimised(model(), HALVES).report
     assert report.rounding.outputs == {}
     assert "errors were not measured: the result does not run here, or there was no time for it" in str(report)

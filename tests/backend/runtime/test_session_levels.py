@@ -123,12 +123,12 @@ def test_a_level_at_which_outputs_differ_is_refused(monkeypatch):
     monkeypatch.setattr("eqsat.report.timing.levels.LEAST_SECONDS", 0.0)
     graph = model()
     wrong = replace(graph, constants={k: c.of(c.array * 2) for k, c in graph.constants.items()})
-    compiled = LevelTrial._new
+    compiled = LevelTrial.new_session
 
     def new(trial, level, **more):
         return compiled(replace(trial, original=wrong) if level == "basic" else trial, level, **more)
 
-    monkeypatch.setattr(LevelTrial, "_new", new)
+    monkeypatch.setattr(LevelTrial, "new_session", new)
     rows = LevelTrial(graph, graph, True, None, (SizePoint({}),), 0, 1, 1e-4).measured()
     refused = next(row for row in rows if row.name == "basic")
     assert refused.ratio is None
