@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.language.ops import OPS
 from eqsat.language.terms import Constant, Graph, Node, Scale, ValueType
-from eqsat.quantisation.ranges import Observer
+from eqsat.quantisation.ranges import Observer, RangeMethod
 from eqsat.quantisation.scales import activations, asymmetric, weights
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
@@ -148,7 +148,8 @@ class Calibration:
             for leader, observer in observers.items():
                 observer.see(np.asarray(values[names[leader]]))
         # A value that was infinite, such as a mask, has no scale.
-        scales = {leader: _scale(observer) for leader, observer in observers.items() if not observer.excluded}
+        method = cast(RangeMethod, self.settings.choices.policy.ranges)
+        scales = {leader: _scale(observer, method) for leader, observer in observers.items() if not observer.excluded}
         every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
         return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
 
@@ -189,10 +190,10 @@ def _channels(op: str, attrs: Mapping[str, Any], rank: int) -> int | None:
     return 0 if attrs.get("trans_b") else 1
 
 
-def _scale(observer: Observer) -> Scale:
-    """The scale of a value by the range of least squared error: with a zero point of its own where that pays."""
-    low, high = observer.range("mse")
-    plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
+def _scale(observer: Observer, method: RangeMethod) -> Scale:
+    """The scale of a value by its range: with a zero point of its own where that lowers the squared error."""
+    plain = activations(*observer.range(method))
+    free = asymmetric(*observer.range(method, scheme=asymmetric))
     return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
 
 
