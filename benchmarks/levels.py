@@ -24,6 +24,7 @@ from eqsat.language.onnx.read.model import read
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.report.timing.levels import LevelTrial
 from eqsat.runtime.examples import SizePoint
+from eqsat.system.deadline import TimeUp
 
 RESULTS = Path(__file__).parent / "results"
 #: Seconds that the trials of a model may take.
@@ -66,7 +67,11 @@ def measured(name: str) -> dict[str, Any]:
     model = convolutions(*SMALL[name]) if name in SMALL else MODELS[name]()
     graph = read(model).graph
     trial = LevelTrial(graph, graph, True, model, (SizePoint(sizing_of(graph).near()),), 0, 1, 1e-4, seconds=SECONDS)
-    return {"model": name, "levels": [row.as_dict() for row in trial.measured()]}
+    try:
+        levels = [row.as_dict() for row in trial.measured()]
+    except TimeUp:
+        return {"model": name, "levels": [], "failed": f"not timed within {SECONDS:g} s"}
+    return {"model": name, "levels": levels}
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
@@ -75,6 +80,8 @@ def table(rows: list[dict[str, Any]]) -> Table:
     for title in ("model", "level", "ratio", "at most (95 %)", "sessions", "why"):
         shown.add_column(title)
     for row in rows:
+        if "failed" in row:
+            shown.add_row(row["model"], "", "", "", "", row["failed"])
         for one in row["levels"]:
             ratio, bound = (f"{one[key]:.3f}" if key in one else "" for key in ("ratio", "bound"))
             shown.add_row(row["model"], one["name"], ratio, bound, str(one["sessions"] or ""), one["why"])

@@ -27,7 +27,9 @@ from eqsat.steps.growing import Grown, grow
 from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
 from eqsat.steps.precision.choice import IntegerChoice
+from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.precision.floats import FloatChoice
+from eqsat.steps.precision.overflow import FloatRanges, may_overflow
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
@@ -146,7 +148,8 @@ class Run:
         """
 
         def attempt(rules: tuple[Rule, ...], again: bool) -> Result:
-            finished = self.finish(self.saturate(rules), self.settings.options.measure, again)
+            run = replace(self, rules=rules)
+            finished = run.finish(run.saturate(rules), self.settings.options.measure, again)
             if keep is not None:
                 keep(finished.result, finished.kept, self.settings)
             return finished.result
@@ -163,7 +166,11 @@ class Run:
 
     def chooser(self, grown: Grown) -> Chooser:
         """The chooser among the e-nodes of an e-graph, at the costs of this run."""
-        return Chooser(self.settings, self.log, self.given, grown.snapshot, self.adjust)
+        ranges = None
+        if may_overflow(self.settings):
+            with self.log.phase("calibrate"), self.settings.deadline.paused():
+                ranges = FloatRanges.of(self.settings, grown.encoding.graph, grown.snapshot)
+        return Chooser(self.settings, self.log, self.given, grown.snapshot, self.adjust, ranges)
 
     def finish(self, grown: Grown, measure: bool, again: bool = False) -> Finished:
         """The result from an e-graph, however far it was grown: chosen, measured if asked for, and certified.
@@ -190,11 +197,30 @@ class Run:
     def choose(self, grown: Grown) -> Chosen:
         """The cheapest choices by cost, the finalists."""
         chooser = self.chooser(grown)
+        chosen = self._choice(chooser)
+        if chooser.ranges is None:
+            return self._with_bytes(grown, chooser, chosen)
+        while chooser.ranges.missed(chosen.candidates):
+            chosen = self._choice(chooser)
+        if chooser.ranges.note:
+            self.log.warnings.append(chooser.ranges.note)
+        final = self._with_bytes(grown, chooser, chosen)
+        if final is not chosen and chooser.ranges.missed(final.candidates):
+            self.log.warnings.append("a choice on numbers of a byte is left out: it holds values beyond float16 in it")
+            return chosen
+        return final
+
+    def _choice(self, chooser: Chooser) -> Chosen:
         with self.log.phase("extract"), self.settings.deadline:
             chosen = chooser.choice(chooser.weighed_problem())
-        if self.adjust is None:
-            chosen = FloatChoice(chooser, chosen).chosen()
-        return IntegerChoice(chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
+        return chosen if self.adjust is not None else FloatChoice(chooser, chosen).chosen()
+
+    def _with_bytes(self, grown: Grown, chooser: Chooser, chosen: Chosen) -> Chosen:
+        return self.integers(grown, chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
+
+    def integers(self, grown: Grown, chooser: Chooser, chosen: Chosen) -> IntegerChoice:
+        """The choice among kernels on integers as well, after one in floats."""
+        return IntegerChoice(chooser, chosen, Equaliser(grown.encoding, grown.saturation, self.rules))
 
     def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:
         """The finalists that agree with the original, timed against it where that is asked for and can be."""

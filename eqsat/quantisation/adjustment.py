@@ -21,8 +21,8 @@ MOST_TERMS = 4608
 _DAMPING = 0.01
 #: Terms for each row of data beyond which data say too little to choose numbers by.
 _LEAST_ROWS = 8
-#: Columns that are corrected at once.
-_BLOCK = 128
+#: Terms whose misses are passed on to all later ones at once, and those among them to the rest of these.
+_BLOCK, _INNER = 128, 16
 
 
 @dataclass
@@ -163,22 +163,27 @@ def _fixed(wanted: Array, squares: Array, least: int, most: int) -> Array:
     """Whole numbers for a matrix in units of its steps, one output in a row, given the squares of its terms."""
     terms = len(squares)
     order = np.argsort(-np.diag(squares), kind="stable")
-    left, squares = wanted[:, order], squares[np.ix_(order, order)]
+    squares = squares[np.ix_(order, order)]
     mean = float(np.trace(squares)) / terms
     if not mean > 0:
         return np.clip(np.rint(wanted), least, most)
     upper = _inverse_root(squares + _DAMPING * mean * np.eye(terms))
+    # A term in each row, so that all that is read and written lies together.
+    left = np.ascontiguousarray(wanted[:, order].T)
     numbers = np.empty_like(left)
     for begin in range(0, terms, _BLOCK):
         end = min(begin + _BLOCK, terms)
-        missed = np.empty((len(left), end - begin))
-        for column in range(begin, end):
-            numbers[:, column] = np.clip(np.rint(left[:, column]), least, most)
-            missed[:, column - begin] = (left[:, column] - numbers[:, column]) / upper[column, column]
-            left[:, column + 1 : end] -= np.outer(missed[:, column - begin], upper[column, column + 1 : end])
-        left[:, end:] -= missed @ upper[begin:end, end:]
-    found = np.empty_like(numbers)
-    found[:, order] = numbers
+        missed = np.empty((end - begin, left.shape[1]))
+        for inner in range(begin, end, _INNER):
+            stop = min(inner + _INNER, end)
+            for term in range(inner, stop):
+                numbers[term] = np.clip(np.rint(left[term]), least, most)
+                missed[term - begin] = (left[term] - numbers[term]) / upper[term, term]
+                left[term + 1 : stop] -= upper[term, term + 1 : stop, None] * missed[term - begin]
+            left[stop:end] -= upper[inner:stop, stop:end].T @ missed[inner - begin : stop - begin]
+        left[end:] -= upper[begin:end, end:].T @ missed
+    found = np.empty(wanted.shape)
+    found[:, order] = numbers.T
     return found
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import BackendError, ExportModelError, UsageError
+from eqsat.language.graphs.operators_on_integers import in_form
 from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms import Graph, Plan
@@ -36,6 +37,7 @@ class Result:
     calls of a GPU's libraries were measured to be fastest by. `source` is the model as it was given, a path or a
     ModelProto, where nothing better was found and all of it was wanted; it is then what is written, too. `failures` are
     the errors that cost the run its result, where `report.failure` says that one did. `backend` is that of the device.
+    `quantised` is the form that operators on integers are written in.
     `level` is the level of ONNX Runtime's graph optimisation that was measured to be fastest: `run` and `compile` take
     it, and a written model states it where it is not "all".
     """
@@ -50,12 +52,22 @@ class Result:
     library_plans: tuple[str, ...] = ()
     failures: tuple[Exception, ...] = field(default=(), compare=False, repr=False)
     backend: str = "onnxruntime"
+    quantised: str = "qdq"
     level: str = DEFAULT_LEVEL
 
     @cached_property
     def _written(self) -> Graph:
         """The graph in operators that ONNX has, as far as laws define the others."""
-        return expanded(self.graph, lacking())
+        return expanded(in_form(self.graph, self.quantised, self.backend), lacking())
+
+    def written(self, quantised: str | None = None) -> Graph:
+        """The graph in operators that ONNX has, those on integers in a form, "qdq" or "operators".
+
+        The form is that of the run if left out. UsageError for another one.
+        """
+        if quantised is None or quantised == self.quantised:
+            return self._written
+        return expanded(in_form(self.graph, quantised, self.backend), lacking())
 
     @cached_property
     def _program(self) -> Program:
@@ -111,32 +123,36 @@ class Result:
 
         return program_of(self.graph if self.plan is None else self.plan, sizing_of(self.graph).completed(sizes or {}))
 
-    def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
+    def to_onnx(
+        self, path: str | Path | None = None, opset: int | None = None, quantised: str | None = None
+    ) -> ModelProto:
         """The result as an ONNX model at its own opset or a chosen one; written to `path` too, if one is given.
 
-        A level other than "all" is stated by its property "ort_config". ExportModelError for a target that cannot be
-        written or an operator the opset lacks.
+        `quantised` is the form of operators on integers, that of the run if left out: "qdq" for float operators between
+        dequantisation and quantisation, "operators" for QLinearConv, QLinearMatMul and MatMulInteger. ExportModelError
+        for a target that cannot be written or an operator the opset lacks, UsageError for another form. A level other
+        than "all" is stated by its property "ort_config".
         """
         from eqsat.language.onnx.write import exporter, verbatim
 
         if path is not None:
-            self.save(path, opset)
-        given = self._given(opset)
+            self.save(path, opset, quantised)
+        given = self._given(opset, quantised)
         if given is not None:
             return verbatim.model(given, self._property)
-        return exporter.to_model(self._stating, opset or self.opset)
+        return exporter.to_model(self._stating(quantised), opset or self.opset)
 
-    def save(self, path: str | Path, opset: int | None = None) -> None:
+    def save(self, path: str | Path, opset: int | None = None, quantised: str | None = None) -> None:
         """Write the result as an ONNX file, atomically and without a copy of the weights in memory.
 
         Where the original was kept, the file is the one it was read from, byte by byte unless it states a level.
-        ExportModelError as in `to_onnx`.
+        `quantised`, and errors, as in `to_onnx`.
         """
         from eqsat.language.onnx.write import exporter, verbatim
 
-        given = self._given(opset)
+        given = self._given(opset, quantised)
         if given is None:
-            exporter.save(self._stating, Path(path), opset or self.opset)
+            exporter.save(self._stating(quantised), Path(path), opset or self.opset)
         else:
             verbatim.save(given, Path(path), self._property)
 
@@ -145,17 +161,19 @@ class Result:
         """The property of a written model that states the level; None for that of any session."""
         return None if self.level == DEFAULT_LEVEL else (PROPERTY, partial(stating, self.level))
 
-    @property
-    def _stating(self) -> Graph:
+    def _stating(self, quantised: str | None) -> Graph:
         """The graph as it is written, with the level among its properties."""
         from eqsat.language.onnx.write.properties import with_property
 
-        return self._written if self._property is None else with_property(self._written, self._property)
+        graph = self.written(quantised)
+        return graph if self._property is None else with_property(graph, self._property)
 
-    def _given(self, opset: int | None) -> Path | ModelProto | None:
-        """The model as it was given, if that is the result at this opset."""
+    def _given(self, opset: int | None, quantised: str | None) -> Path | ModelProto | None:
+        """The model as it was given, if that is the result at this opset and in this form."""
         wanted = opset or self.opset
         if self.source is None or (wanted is not None and wanted != opset_of(self.graph)):
+            return None
+        if in_form(self.graph, quantised or self.quantised, self.backend) is not self.graph:
             return None
         # A file that is gone since then was read in full: the graph stands for it.
         gone = isinstance(self.source, Path) and not self.source.exists()

@@ -101,6 +101,7 @@ def result_of(
         settings.costs.library_plans if settings.device.gpu else (),
         tuple(log.failures),
         settings.backend,
+        options.quantised,
         report.level,
     )
     return with_asked_inputs(result, given, options)

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from eqsat.errors import UsageError, nearest
 from eqsat.language.ops import OPS
 from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import FLOAT8
 from eqsat.language.terms.types import DType, TensorType
 
 #: Largest relative change by rounding to an element type, or by forming products in an arithmetic: half the distance
@@ -21,6 +22,10 @@ INTEGERS = "int8"
 #: The ways to the range of a value that is held in integers: least squared error, all of it, all but the largest
 #: magnitudes, and least divergence.
 RANGES = ("mse", "max", "percentile", "kl")
+#: The precisions in which numbers of a byte stand for values, by scales.
+BYTES = (INTEGERS, FLOAT8)
+#: The ways in which weights are adjusted for kernels on integers: scales of channels, and numbers with biases.
+ADJUSTMENTS = ("equalise", "round")
 #: The error of an output that is accepted in a lower precision where no limit is stated.
 DEFAULT_ERROR = 2e-2
 
@@ -40,25 +45,34 @@ class PrecisionPolicy:
     """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
     operators that keep float32 in any case.
 
-    `precisions` are of float16, bfloat16 and int8, `arithmetic` of tf32, `keep` names of operators; UsageError for
-    others, and for a policy that contradicts itself. `ranges` is the way to the range of a value that is held in
-    integers: "mse" for the least squared error of the elements seen, "max" for all of them, "percentile" for all but
-    the largest magnitudes (99.99 % are kept), "kl" for the least divergence of their distribution. How far outputs may
-    move is a limit of the run: its "error".
+    `precisions` are of float16, bfloat16, int8 and float8, `arithmetic` of tf32, `keep` names of operators. `ranges` is
+    the way to the range of a value that is held in a byte: "mse" for the least squared error of the elements seen,
+    "max" for all of them, "percentile" for all but the largest magnitudes (99.99 % are kept), "kl" for the least
+    divergence of their distribution. `adjust` says what is done about weights, of kernels on integers, for the
+    calibration data: "equalise" scales channels between layers, "round" chooses the numbers of weights and corrects
+    biases. UsageError for others, and for a policy that contradicts itself. How far outputs may move is a limit of the
+    run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
     keep: frozenset[str] = SENSITIVE
     ranges: str = RANGES[0]
+    adjust: tuple[str, ...] = ADJUSTMENTS
 
     def __post_init__(self) -> None:
         for name in self.precisions:
-            if name not in (*NARROW, INTEGERS):
-                raise UsageError(f"no precision {name!r}", expected=", ".join(NARROW) + f" or {INTEGERS}")
+            if name not in (*NARROW, *BYTES):
+                expected = f"{', '.join((*NARROW, INTEGERS))} or {FLOAT8}"
+                raise UsageError(f"no precision {name!r}", expected=expected)
         for name in self.arithmetic:
             if name != "tf32":
                 raise UsageError(f"no arithmetic {name!r}", expected="tf32")
+        for name in self.adjust:
+            if name not in ADJUSTMENTS:
+                raise UsageError(
+                    f"no adjustment of weights {name!r}", expected="a tuple of " + " and ".join(map(repr, ADJUSTMENTS))
+                )
         unknown = sorted(self.keep - set(OPS))
         if unknown:
             raise UsageError(f"a precision policy keeps {unknown[0]!r}", expected="names of operators")
@@ -88,8 +102,8 @@ class PrecisionPolicy:
 
     @property
     def quantises(self) -> bool:
-        """True if kernels may compute on integers."""
-        return INTEGERS in self.precisions
+        """True if kernels may compute on numbers of a byte."""
+        return any(name in self.precisions for name in BYTES)
 
     @property
     def is_exact(self) -> bool:
@@ -121,7 +135,7 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
     {
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
-        "mixed": PrecisionPolicy(("float16", INTEGERS), ("tf32",), SENSITIVE - _AVERAGES),
+        "mixed": PrecisionPolicy(("float16", *BYTES), ("tf32",), SENSITIVE - _AVERAGES),
         "int8": PrecisionPolicy((INTEGERS,), keep=SENSITIVE - _AVERAGES),
         "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - _WIDENED),
         "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),

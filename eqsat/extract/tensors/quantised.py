@@ -18,7 +18,7 @@ from eqsat.extract.tensors.fused import member
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.ops import spec
 from eqsat.language.terms import PLAIN, DType, Implementation, Scale, State, TensorType
 
@@ -65,7 +65,7 @@ class IntegerOptions:
 
         held: set[int] = set()
         for kernel in self.kernels:
-            error = _error(kernel, roundings)
+            error = error_of(kernel, roundings)
             cost = self._cost(kernel) if error is not None else None
             if cost is None or error is None:
                 continue
@@ -236,11 +236,11 @@ def favoured(extraction: TensorProblem, share: float) -> TensorProblem:
 
 
 def is_on_integers(option: KernelOption) -> bool:
-    """Return whether a kernel computes on integers in the place of float32."""
-    return any(way.arithmetic == INTEGER for way in option.implementations)
+    """Return whether a kernel computes on integers, or other numbers of a byte, in the place of float32."""
+    return any(way.arithmetic in BYTES for way in option.implementations)
 
 
-def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:
+def error_of(kernel: IntegerKernel, roundings: Roundings) -> float | None:
     """The error of a kernel's roundings together; None where one of them was not measured."""
     parts: list[float] = []
     if kernel.weights is not None:

@@ -167,6 +167,8 @@ class _Lowering:
             name = quantised.restored(self, name, value, self.plan.scales[value, source.precision])
             source = State(source.layout)
         if target.is_quantised:
+            if source.precision:
+                name = quantised.cast_to(self, name, self._type(value))
             return quantised.quantised(self, name, value, self.plan.scales[value, target.precision])
         if source.precision != target.precision:
             type = target.typed(self._type(value))
@@ -201,7 +203,7 @@ class _Lowering:
         return name
 
     def _kernel(self, kernel: Kernel) -> None:
-        if kernel.arithmetic == quantised.INTEGER:
+        if kernel.arithmetic in quantised.BYTES:
             self._quantised(kernel)
             return
         states = {held.value: held.state for held in kernel.operands}
@@ -223,6 +225,8 @@ class _Lowering:
         if result.state.is_quantised:
             scale = self.plan.scales[result.value, result.state.precision]
             name = quantised.quantised(self, name, result.value, scale)
+        elif result.state.precision:
+            name = quantised.cast_to(self, name, result.state.typed(self._type(result.value)))
         self.names[held] = name
 
     def _node(self, node: Node, taken: list[State], made: State, kernel: Kernel) -> None:

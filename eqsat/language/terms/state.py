@@ -9,8 +9,12 @@ from types import MappingProxyType
 from eqsat.errors import UsageError, nearest
 from eqsat.language.terms.types import DType, Shape, TensorType
 
-#: The integer types that values of float32 may be held in by a scale.
-QUANTISED = ("uint8", "int8")
+#: Float32 held in floats of 8 bits by a scale: 4 bits of exponent, 3 of mantissa.
+FLOAT8 = "float8"
+#: The types of a byte that values of float32 may be held in by a scale.
+QUANTISED = ("uint8", "int8", FLOAT8)
+#: The element types that precisions are stored in, where these have another name.
+_STORED = {FLOAT8: DType.FLOAT8E4M3FN}
 #: Channels in one block of the layout "blocked": those of a vector register of 512 bits in float32.
 BLOCK = 16
 
@@ -92,12 +96,13 @@ class State:
 
     @property
     def is_quantised(self) -> bool:
-        """True if whole numbers stand for the elements, by a scale that belongs to the value."""
+        """True if numbers of a byte stand for the elements, by a scale that belongs to the value."""
         return self.precision in QUANTISED
 
     def typed(self, type: TensorType) -> TensorType:
         """The type with the element type of this state."""
-        return replace(type, dtype=DType.of(self.precision)) if self.precision else type
+        dtype = _STORED.get(self.precision) or (DType.of(self.precision) if self.precision else type.dtype)
+        return replace(type, dtype=dtype)
 
 
 #: The state of a graph's values where nobody says otherwise, and of its inputs and outputs.

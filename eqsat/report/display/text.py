@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from eqsat.costs.devices.fields import MAKER
 from eqsat.report import parts
 from eqsat.report.precision import RoundingReport
 from eqsat.report.progress import PHASES
@@ -50,11 +51,14 @@ def sections(report: Record) -> Group:
 
 def _calibration(report: Record) -> str:
     """The measurements made before choosing, in words."""
+    planned = report.device.startswith(MAKER)
+    if report.rounding is not None and planned:
+        return "errors of roundings measured on data"
     if report.rounding is not None and report.rounding.integers:
         return "kernels measured, and errors of their roundings on data"
     if report.borrowed_share or report.borrowed_from:
         return "a few operators measured, to scale the costs of another machine"
-    return "kernels measured"
+    return "ranges of values read from data" if planned else "kernels measured"
 
 
 def phase_rows(report: Record) -> Iterator[tuple[str, str, str]]:
@@ -247,12 +251,9 @@ def _roundings(rounding: RoundingReport) -> list[str]:
         f"in {precision}: {', '.join(f'{n} {op}' for op, n in counts.items())}"
         for precision, counts in rounding.narrow.items()
     ]
-    lines = [
-        *([f"on integers: {integers}"] if integers else []),
-        *narrow,
-        f"in float32: {', '.join(kept) or 'nothing'}",
-    ]
-    lines += rounding.notes
+    scaled = f"; {count(rounding.equalised, 'value')} with scaled channels" if rounding.equalised else ""
+    whole = [f"on integers: {integers}{scaled}"] if integers else []
+    lines = [*whole, *narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
     if not rounding.outputs:
         lines.append(f"error: predicted {percent(rounding.predicted)}{most}")
     data = rounding.data
@@ -262,7 +263,7 @@ def _roundings(rounding: RoundingReport) -> list[str]:
         agrees = "" if one.agreement is None else f"; largest elements agree in {percent(one.agreement)} of rows"
         measured = f"measured {percent(one.worst)} at most, {percent(one.mean)} on average"
         lines.append(f"error of {name}: predicted {percent(rounding.predicted)}{most}, {measured} on {batches}{agrees}")
-    return lines
+    return [*lines, *rounding.notes]
 
 
 def _levels(levels: Sequence[parts.SessionLevel]) -> str:

@@ -166,6 +166,7 @@ class Archive:
             entry.library_plans,
             backend=self.settings.backend,
             level=report.level,
+            quantised=options.quantised,
         )
         if entry.witness is not None and not entry.witness.agrees(result, original):
             raise ValueError("other outputs than it had")

@@ -12,22 +12,26 @@ from typing import Any
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
-from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.onnx.write import exporter
 from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
-from eqsat.language.terms import DType, Graph, TensorType
+from eqsat.language.terms import FLOAT8, DType, Graph, TensorType
 from eqsat.report.precision import DataParts, RoundingReport
+from eqsat.report.report import Progress
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
-from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
-from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, other_bounds, output_errors
+from eqsat.steps.precision.equalising import Equaliser
+from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
+from eqsat.steps.precision.outputs import errors_of
+from eqsat.steps.precision.roundings import MeasuredRoundings
+from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, other_bounds
 
 Batch = Mapping[str, Any]
 
@@ -39,11 +43,13 @@ _DRAWN = 4
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Kernels on integers that would pay, their roundings, and the e-nodes whose kernels were considered."""
+    """Kernels on integers that would pay, their roundings, the e-nodes whose kernels were considered, and the classes
+    of values with scaled channels."""
 
     options: IntegerOptions
     measured: MeasuredRoundings
     considered: frozenset[int]
+    scaled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -52,10 +58,22 @@ class IntegerChoice:
 
     chooser: Chooser
     exact: Chosen
+    equaliser: Equaliser
 
     @cached_property
     def _allowance(self) -> Allowance:
         return Allowance(self.chooser.settings.deadline)
+
+    @property
+    def _numbers(self) -> str:
+        """The numbers of a byte that may stand for values."""
+        return "integers or float8" if FLOAT8 in self.chooser.settings.choices.policy.precisions else "integers"
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        """The shares of prices that choices are made at: on a GPU that is not here, nothing tells them apart."""
+        device = self.chooser.settings.device
+        return {INTEGER: 1.0} if device.gpu and not device.is_here else _SHARES
 
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
@@ -86,30 +104,37 @@ class IntegerChoice:
             log.warnings.append(f"no kernel on integers can be written: {fault}")
             return None
         if settings.data is None:
-            log.warnings.append(
-                "no calibration data: operands are quantised when they are read, and errors measured on random inputs"
-            )
+            log.warnings.append(without_data(settings))
+            if settings.device.gpu:
+                return None
         else:
             log.warnings += [text for text in (settings.data.warning, settings.data.parts.warning) if text]
         given, solution = self.chooser.given, self.exact.solution
         assembled = assemble(self.exact.extraction, solution, given.graph)
-        kernels = self._kernels(assembled, solution)
+        kernels = self._kernels(assembled, self.exact.extraction, solution)
         if not kernels:
-            log.warnings.append("no operator of this model may run on integers here")
+            log.warnings.append(f"no operator of this model may run on {self._numbers} here")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
+        costs, keys = settings.costs, options_of(self.exact.extraction, kernels, settings.costs).keys()
+        if keys:
+            with log.phase("calibrate"), settings.deadline.paused():
+                costs = costs_with(keys, settings, log)
         with log.phase("extract"), settings.deadline:
             # Kernels are compared at costs that were measured together.
             extraction = replace(self.chooser, settings=replace(settings, costs=costs)).problem()
-            paying = self._paying(IntegerOptions(extraction, kernels, costs))
+            paying = self._paying(options_of(extraction, kernels, costs))
         if not paying:
-            log.warnings.append("no kernel on integers is faster here than those in float32")
+            log.warnings.append(f"no kernel on {self._numbers} is faster here than those in float32")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            measured = Calibration(settings, log, assembled, paying).measured(*self._parts[:2])
+        options, scaled = options_of(extraction, paying, costs), frozenset[int]()
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
-        return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
+        with log.phase("calibrate"), settings.deadline.paused():
+            if settings.data is not None and not settings.device.gpu and "equalise" in settings.choices.policy.adjust:
+                assembled, options, scaled = self._equalised(assembled, options)
+            if scaled:
+                considered = frozenset(position for kernel in options.kernels for position in kernel.positions)
+            measured = measured_roundings(settings, log, assembled, options.kernels, *self._parts[:2])
+        return _Prepared(options, measured, considered, scaled)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free in some choice, in all forms.
@@ -119,7 +144,7 @@ class IntegerChoice:
         """
         extraction = limited(options.added(Roundings.free(options.kernels)), options.model, other_bounds(self.chooser))
         chosen: set[int] = set()
-        for share in _SHARES.values():
+        for share in self._shares.values():
             priced = favoured(extraction, share)
             chosen |= _positions(
                 extraction, self.chooser.solved(priced, "ilp", share=self._allowance.share), integers=True
@@ -128,11 +153,29 @@ class IntegerChoice:
         paying = [kernel for kernel, saving in savings.items() if saving > 0 or not kernel.online]
         return sorted(paying, key=lambda kernel: -savings[kernel])
 
-    def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
-        settings = self.chooser.settings
-        policy = settings.choices.policy
-        allowed = [op for op in settings.device.integers if policy.allows(op, INTEGER)]
-        kernels = integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)
+    def _equalised(
+        self, assembled: Assembled, options: IntegerOptions
+    ) -> tuple[Assembled, IntegerOptions, frozenset[int]]:
+        """The kernels on a graph with scaled channels, and the classes that have them; as they are where none has."""
+        settings, nodes = replace(self.chooser.settings, costs=options.model), assembled.snapshot.nodes
+        products = {nodes[kernel.weights].eclass for kernel in options.kernels if kernel.weights is not None}
+        equal = self.equaliser.equalised(
+            replace(self.chooser, settings=settings),
+            assembled,
+            {assembled.decoded.names[leader] for leader in products},
+            self._parts[:2],
+            lambda detail: self.chooser.log.say(Progress("calibrate", detail=detail)),
+        )
+        if equal is None:
+            return assembled, options, frozenset()
+        assembled = assemble(equal.extraction, equal.solution, self.chooser.given.graph)
+        offered = self._kernels(assembled, equal.extraction, equal.solution)
+        scaled = options_of(equal.extraction, equal.paying(offered, options.kernels, nodes), options.model)
+        kernels = sorted(scaled.kernels, key=lambda kernel: -scaled.saving(kernel))
+        return assembled, options_of(equal.extraction, kernels, options.model), equal.quotients
+
+    def _kernels(self, assembled: Assembled, extraction: TensorProblem, solution: Solution) -> list[IntegerKernel]:
+        kernels = offered_kernels(extraction, solution, self.chooser.settings, self.chooser.log)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 
@@ -155,15 +198,16 @@ class IntegerChoice:
         data = (*calibrate, *tighten)
         search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
         chosen: dict[str, Held] = {}
-        for name, share in _SHARES.items():
+        for name, share in self._shares.items():
             earlier = next(iter(chosen.values()), None)
             held = search.held(name, share, None if earlier is None else earlier.factor)
             graphs = [other.tried.candidate.graph.nodes for other in chosen.values()]
             if held is not None and held.tried.candidate.graph.nodes not in graphs:
                 chosen[name] = held
+                held.tried.candidate.name = _named(held.tried, name)
         if not chosen:
             self.chooser.log.warnings.append(
-                "no choice on integers is within the error that is allowed: float32 is kept"
+                f"no choice on {self._numbers} is within the error that is allowed: float32 is kept"
             )
             return self.exact
         first = next(iter(chosen.values()))
@@ -183,7 +227,7 @@ class IntegerChoice:
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
             original = compiled(self.chooser, self.chooser.given.graph)
-            errors = output_errors(tried.program, [(batch, original.run(batch)) for batch in report])
+            errors = errors_of(tried.program, [(batch, original.run(batch)) for batch in report])
         integers, narrow, kept = self._counted(tried, prepared, unlimited)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
@@ -195,7 +239,9 @@ class IntegerChoice:
             held.rounds,
             integers,
             kept,
+            notes=notes_of(settings),
             narrow=narrow,
+            equalised=len(prepared.scaled & _computed(tried)),
         )
 
     def _counted(
@@ -207,21 +253,25 @@ class IntegerChoice:
         """
         nodes = tried.extraction.snapshot.nodes
         chosen = _positions(tried.extraction, tried.solution, integers=True)
-        integers = Counter(nodes[p].op for p in chosen)
+        precisions = _narrow(tried.extraction, tried.solution)
+        integers = Counter(nodes[p].op for p in chosen if p not in precisions)
         unbound = _positions(*unlimited, integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}
-        precisions = _narrow(tried.extraction, tried.solution)
-        for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
+        others = _positions(tried.extraction, tried.solution, integers=False) - chosen
+        for position in (*others, *(p for p in chosen if p in precisions)):
             node = nodes[position]
             declared = OPS.get(node.op)
-            if declared is None or declared.view or not _makes_floats(node.types):
+            known = tried.extraction.snapshot.classes[node.eclass].constant
+            if known or declared is None or declared.view or (device.strided and declared.strided):
+                continue
+            if not _makes_floats(node.types):
                 continue
             if position in precisions:
                 narrow.setdefault(precisions[position], Counter())[node.op] += 1
                 continue
-            if not policy.allows(node.op, INTEGER):
+            if not any(policy.allows(node.op, precision) for precision in BYTES):
                 reason = "policy"
             elif node.op not in device.integers or position not in prepared.considered:
                 reason = "kernel"
@@ -255,11 +305,24 @@ def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
     return {
         position: precision
         for option in chosen
-        if not option.fetch and not is_on_integers(option)
+        if not option.fetch and not any(way.arithmetic == INTEGER for way in option.implementations)
         for way in option.implementations
         for precision in {way.arithmetic, way.result.precision, *(state.precision for state in way.operands)} - {""}
         for position in option.positions
     }
+
+
+def _named(tried: Tried, name: str) -> str:
+    """The name of a choice, by the precisions of its kernels on numbers of a byte."""
+    options = [tried.extraction.options[index] for index in tried.solution.chosen.values()]
+    used = {way.arithmetic for option in options for way in option.implementations}
+    return name.replace(INTEGER, " and ".join(precision for precision in BYTES if precision in used))
+
+
+def _computed(tried: Tried) -> set[int]:
+    """The classes that the e-nodes of a choice make."""
+    both = (_positions(tried.extraction, tried.solution, integers=integers) for integers in (True, False))
+    return {tried.extraction.snapshot.nodes[position].eclass for one in both for position in one}
 
 
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:

@@ -24,7 +24,8 @@ from eqsat.runtime.backend import BACKENDS, Program
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.precision.emulated import EmulatedProgram
-from eqsat.steps.precision.search import agreement, compiled, other_bounds, output_errors
+from eqsat.steps.precision.outputs import agreement_of, errors_of
+from eqsat.steps.precision.search import compiled, other_bounds
 from eqsat.system.deadline import TimeUp
 
 Batch = Mapping[str, Any]
@@ -145,7 +146,7 @@ class FloatChoice:
             if program is None:
                 return unmeasured
             errors = [output_error(program.run(batch), reference) for batch, reference in expected]
-            agrees = agreement(program, expected)
+            agrees = agreement_of(program, expected)
         except (EqsatError, TimeUp):
             return unmeasured
         worst = max(errors)
@@ -194,7 +195,7 @@ class FloatChoice:
             one.predicted,
             one.worst,
             one.factor,
-            {} if one.program is None else output_errors(one.program, expected),
+            {} if one.program is None else errors_of(one.program, expected),
             parts,
             rounds,
             {},

@@ -16,12 +16,11 @@ from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.language.ops import OPS
 from eqsat.language.terms import Constant, Graph, Node, Scale, ValueType
 from eqsat.quantisation.ranges import Observer, RangeMethod
-from eqsat.quantisation.scales import activations, asymmetric, weights
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import execute
-from eqsat.runtime.onnxruntime.saturation import saturates
 from eqsat.steps.log import Log
+from eqsat.steps.precision.schemes import PROCESSORS, RoundingScheme
 from eqsat.steps.precision.weights import adjusted_weights
 from eqsat.steps.settings import Settings
 from eqsat.system.deadline import check
@@ -30,12 +29,8 @@ Batch = Mapping[str, Any]
 
 #: Seconds that single roundings may be measured for.
 SECONDS = 90.0
-#: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
-_BITS = {True: 7, False: 8}
 #: The error from which a single rounding is not offered where no budget is stated.
 _MOST = 0.5
-#: The gain in mean squared error from which a zero point is no longer 0 or the middle.
-_PAYS = 0.9
 
 
 @dataclass(frozen=True)
@@ -56,6 +51,7 @@ class Calibration:
     log: Log
     assembled: Assembled
     kernels: Sequence[IntegerKernel]
+    scheme: RoundingScheme = PROCESSORS
     _computed: dict[int, Constant | None] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -73,7 +69,8 @@ class Calibration:
         placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
         positions = dict.fromkeys(k.weights for k in self.kernels if k.weights is not None)
         filters = {p: one for p in positions if (one := self._weights(p)) is not None}
-        if others and self.settings.data is not None:
+        adjusts = self.scheme.adjusts and "round" in self.settings.choices.policy.adjust
+        if others and adjusts and self.settings.data is not None:
             filters = adjusted_weights(self.graph, filters, batches, others, self._say)
         online = {p: filters[p] for k in self.kernels if k.online and (p := k.weights) in filters}
         static = {p: filters[p] for k in self.kernels if not k.online and (p := k.weights) in filters}
@@ -149,7 +146,8 @@ class Calibration:
                 observer.see(np.asarray(values[names[leader]]))
         # A value that was infinite, such as a mask, has no scale.
         method = cast(RangeMethod, self.settings.choices.policy.ranges)
-        scales = {leader: _scale(observer, method) for leader, observer in observers.items() if not observer.excluded}
+        seen = {leader: observer for leader, observer in observers.items() if not observer.excluded}
+        scales = {leader: self.scheme.value(observer, method) for leader, observer in seen.items()}
         every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
         return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
 
@@ -161,7 +159,10 @@ class Calibration:
         if len(known) < len(constants):
             return None
         weights_ = known[0].array
-        scale = weights(weights_, _channels(node.op, node.attrs, weights_.ndim), _BITS[saturates()])
+        # Where operators on integers are written for OpenVINO: it reads scales of channels along another axis.
+        whole = self.settings.options.quantised == "operators" and self.settings.backend == "openvino"
+        axis = None if whole else _channels(node.op, node.attrs, weights_.ndim)
+        scale = self.scheme.weights(weights_, axis)
         product = Node(node.op, (), (), node.attrs)
         return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale)
 
@@ -188,13 +189,6 @@ def _channels(op: str, attrs: Mapping[str, Any], rank: int) -> int | None:
     if rank != 2:
         return None
     return 0 if attrs.get("trans_b") else 1
-
-
-def _scale(observer: Observer, method: RangeMethod) -> Scale:
-    """The scale of a value by its range: with a zero point of its own where that lowers the squared error."""
-    plain = activations(*observer.range(method))
-    free = asymmetric(*observer.range(method, scheme=asymmetric))
-    return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
 
 
 def computed_constant(snapshot: Snapshot, leader: int) -> Constant | None:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.judging import price_of
@@ -17,13 +15,13 @@ from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms import Graph
-from eqsat.quantisation.sensitivity import array_error, foreseen, output_error
+from eqsat.quantisation.sensitivity import foreseen, output_error
 from eqsat.report.finalists import Candidate
-from eqsat.report.precision import OutputError
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.steps.choosing import Chooser
+from eqsat.steps.precision.outputs import agreement_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.system.deadline import Deadline
 
@@ -109,14 +107,14 @@ class ErrorSearch:
             known = [tried.solution]
             with settings.deadline.paused():
                 errors = [output_error(tried.program.run(batch), expected) for batch, expected in self._expected]
-                agrees = agreement(tried.program, self._expected) if budget is None else 1.0
+                agreement = agreement_of(tried.program, self._expected) if budget is None else 1.0
             worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
                 if held is not None:
                     break
                 factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
                 continue
-            if agrees < 1.0:
+            if agreement < 1.0:
                 most = tried.predicted * _LESS
                 continue
             held = Held(tried, factor, max(errors), number)
@@ -166,41 +164,6 @@ def other_bounds(chooser: Chooser) -> dict[str, float]:
 def compiled(chooser: Chooser, graph: Graph, backend: str | None = None) -> Program:
     """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
     return select(backend).compile(expanded(graph, lacking()), threads=chooser.settings.options.threads)
-
-
-def largest_agree(given: Any, expected: Any) -> Iterator[bool]:
-    """For each row along the last axis, whether its largest element is at the same place."""
-    out, ref = np.asarray(given), np.asarray(expected)
-    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
-        return
-    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
-
-
-def agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
-    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
-    rows = [
-        agrees
-        for batch, expected in data
-        for outputs in (program.run(batch),)
-        for name, reference in expected.items()
-        for agrees in largest_agree(outputs[name], reference)
-    ]
-    return float(np.mean(rows)) if rows else 1.0
-
-
-def output_errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
-    """The errors of each output over batches, and how often rows keep their largest element."""
-    errors: dict[str, list[float]] = {}
-    rows: dict[str, list[bool]] = {}
-    for batch, expected in held:
-        outputs = program.run(batch)
-        for name, reference in expected.items():
-            errors.setdefault(name, []).append(array_error(outputs[name], reference))
-            rows.setdefault(name, []).extend(largest_agree(outputs[name], reference))
-    return {
-        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
-        for name, e in errors.items()
-    }
 
 
 def _shown(most: float) -> str:

@@ -128,7 +128,6 @@ def test_data_and_limits_that_cannot_be_used_are_one_message_and_no_file(files, 
     ("arguments", "message"),
     [
         (("--precision", "bfloat16"), "precision = 'bfloat16' on onnxruntime-cpu"),
-        (("--precision", "int8", "--device", "nvidia-h200"), "precision = 'int8' on nvidia-h200"),
         (("--precision", "int8", "--calibration", "nowhere.npz"), "nowhere.npz"),
     ],
 )
