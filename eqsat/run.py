@@ -13,6 +13,8 @@ from eqsat.language.terms.graph import Graph
 from eqsat.options.options import Options
 from eqsat.options.rules import rules_of
 from eqsat.report.finalists import Candidate
+from eqsat.report.parts import SessionLevel
+from eqsat.report.report import Progress
 from eqsat.report.result import Result
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.steps.archive.archive import Archive
@@ -26,7 +28,8 @@ from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
 from eqsat.steps.precision.choice import IntegerChoice
 from eqsat.steps.precision.equalising import Equaliser
-from eqsat.steps.precision.overflow import PRECISION, FloatRanges, may_overflow
+from eqsat.steps.precision.floats import FloatChoice
+from eqsat.steps.precision.overflow import FloatRanges, may_overflow
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
@@ -36,6 +39,8 @@ from eqsat.steps.trials import Trials
 #: The share of what is left of a call after choosing that measuring may take: the certificate has the rest, since
 #: nothing is kept without one.
 _MEASURE = 0.8
+#: The share of what is left of a call after a certificate that trials of levels may take.
+_LEVELS = 0.8
 
 
 def _check_dims(graph: Graph, options: Options) -> None:
@@ -82,8 +87,7 @@ class Opened:
             settings = settings.reading(given.graph)
             model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()
-        policy = settings.choices.policy
-        if settings.data is not None and not policy.quantises and PRECISION not in policy.floats:
+        if settings.data is not None and settings.choices.policy.is_exact:
             log.warnings.append("calibration data were read, and nothing is quantised: precision='int8' would be")
         return cls(calibrated(settings, log), log, given, rules)
 
@@ -184,9 +188,10 @@ class Run:
         with self.log.phase("certify"), deadline:
             chosen, judged, ruling = self.certify(grown, chosen, judged, trials, again)
         timed = measure and judged.measured is not None
+        levels = self.levels(ruling, judged, trials) if measure else []
         with deadline:
             explanation = explained(grown, ruling, timed, self.settings, self.log)
-        result = result_of(self.given, grown, chosen, ruling, judged, explanation, self.settings, self.log)
+        result = result_of(self.given, grown, chosen, ruling, judged, explanation, levels, self.settings, self.log)
         return Finished(result, chosen, ruling.candidates, ruling.best)
 
     def choose(self, grown: Grown) -> Chosen:
@@ -207,7 +212,8 @@ class Run:
 
     def _choice(self, chooser: Chooser) -> Chosen:
         with self.log.phase("extract"), self.settings.deadline:
-            return chooser.choice(chooser.weighed_problem())
+            chosen = chooser.choice(chooser.weighed_problem())
+        return chosen if self.adjust is not None else FloatChoice(chooser, chosen).chosen()
 
     def _with_bytes(self, grown: Grown, chooser: Chooser, chosen: Chosen) -> Chosen:
         return self.integers(grown, chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
@@ -253,6 +259,15 @@ class Run:
         if is_original and log.skipped and len(judged.finalists) > 1 and unchecked:
             ruling = replace(ruling, because=self.settings.deadline.reason)
         return chosen, judged, ruling
+
+    def levels(self, ruling: Ruling, judged: Judged, trials: Trials) -> list[SessionLevel]:
+        """The levels of ONNX Runtime's graph optimisation that the result was timed at, in a share of what is left."""
+        decided = judged.times is not None or len(judged.finalists) == 1
+        if not decided or self.adjust is not None or self.log.failures:
+            return []
+        self.log.say(Progress("measure", detail="levels of ONNX Runtime"))
+        with self.log.phase("measure"), self.settings.deadline.part(_LEVELS):
+            return trials.levels(ruling.best, ruling.candidates[0], self.given.source, judged.times)
 
     def _choose_exactly(self, grown: Grown, again: bool) -> tuple[Chosen, Judged, Ruling]:
         """The choice in the precision of the model, after none in a lower one could be kept."""

@@ -17,8 +17,8 @@ from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph
-from eqsat.report.finalists import gpu_program
 from eqsat.report.result import Result
+from eqsat.report.timing.compiling import gpu_program
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.session import SessionBackend

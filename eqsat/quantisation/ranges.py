@@ -208,10 +208,10 @@ class Observer:
         return float(most * 2.0 ** -best(fine[fine >= 0]))
 
 
-def best_scale(observer: Observer) -> Scale:
-    """The scale of a value by the range of least squared error: with a zero point of its own where that pays."""
-    low, high = observer.range("mse")
-    plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
+def best_scale(observer: Observer, method: RangeMethod = "mse") -> Scale:
+    """The scale of a value by its range: with a zero point of its own where that lowers the squared error."""
+    plain = activations(*observer.range(method))
+    free = asymmetric(*observer.range(method, scheme=asymmetric))
     return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
 
 

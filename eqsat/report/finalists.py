@@ -19,11 +19,11 @@ from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms import OPAQUE, Graph, Plan
 from eqsat.report.precision import RoundingReport
+from eqsat.report.timing.compiling import Compiling, drawn
 from eqsat.rewrites.rules.definitions import expanded
-from eqsat.runtime.backend import Program, select
-from eqsat.runtime.examples import DRAWS, SizePoint, tried
+from eqsat.runtime.backend import Program
+from eqsat.runtime.examples import DRAWS, SizePoint
 from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Timings, clock_for, combined, interleaved
-from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 from eqsat.system.deadline import check, current
 
 #: Rounds and seconds a comparison may take.
@@ -121,7 +121,7 @@ def measure_finalists(
     the one that a single run shows to be fastest. BackendError where the original cannot be run there, or too little
     was measured when `should_stop()` became true.
     """
-    compiled = _Compiling(backend, source, threads, plans or {}, tuned)
+    compiled = Compiling(backend, source, threads, plans or {}, tuned)
     ready = _compared(graphs, compiled, points, seed, drift or {}, should_stop, follow)
     if when_compared is not None:
         when_compared(ready)
@@ -209,18 +209,18 @@ def compare_finalists(
     Graphs that are to run elsewhere, on a GPU say, may be such as ONNX Runtime has no kernels for: those are run on
     NumPy. BackendError where the original runs on neither.
     """
-    here = _Compiling(backend, source, threads, {}, (), else_on_numpy=runs_elsewhere)
+    here = Compiling(backend, source, threads, {}, (), else_on_numpy=runs_elsewhere)
     try:
         return _compared(graphs, here, points, seed, drift or {}, None, follow)
     except BackendError:
         if any(n.op == OPAQUE for n in graphs["original"].nodes):
             raise
-    return _compared(graphs, _Compiling("numpy", None, threads, {}, ()), points, seed, drift or {}, None, follow)
+    return _compared(graphs, Compiling("numpy", None, threads, {}, ()), points, seed, drift or {}, None, follow)
 
 
 def _compared(
     graphs: Mapping[str, Graph],
-    compiled: _Compiling,
+    compiled: Compiling,
     points: Sequence[SizePoint],
     seed: int,
     drift: Mapping[str, float],
@@ -246,7 +246,7 @@ def _compared(
             program = compiled.program(name, graph)
             limit = drift.get(name, DRIFT)
             if name == "original":
-                points, draws = _drawn(original, compiled, program, points, seed)
+                points, draws = drawn(original, compiled, program, points, seed)
             elif math.isfinite(limit):
                 if judge is None:
                     judge = Judge(original, samples(original, draws, seed), programs["original"].run)
@@ -263,70 +263,6 @@ def _compared(
             continue
         programs[name] = program
     return Compared(programs, refused, losses, frozenset(differing), points, draws[::DRAWS])
-
-
-def _drawn(
-    original: Graph, compiled: _Compiling, program: Program, points: Sequence[SizePoint], seed: int
-) -> tuple[list[SizePoint], list[dict[str, Any]]]:
-    """The points that the original runs at, and inputs on which it does; BackendError where there are none.
-
-    Where its inputs may be such that ONNX Runtime ends the process, they are tried in another one first.
-    """
-    if compiled.backend != "onnxruntime" or not may_end_the_process(original):
-        runnable = [tried(program, original, point, seed) for point in points]
-        return runnable, [point.inputs(original, seed + i) for point in runnable for i in range(DRAWS)]
-    with child_of(original, compiled.source) as child:
-        runnable = [tried(child, original, point, seed) for point in points]
-        draws = [point.inputs(original, seed + i) for point in runnable for i in range(DRAWS)]
-        for feeds in draws:
-            child.run(feeds)
-    return runnable, draws
-
-
-@dataclass(frozen=True)
-class _Compiling:
-    """Compilation of finalists for a backend; for NumPy where it refuses them, if they are to run elsewhere."""
-
-    backend: str
-    source: Any
-    threads: int
-    plans: Mapping[str, Plan]
-    tuned: Sequence[str]
-    else_on_numpy: bool = False
-
-    def check_safe(self, graph: Graph, original: Graph) -> None:
-        """BackendError for a finalist of which ONNX Runtime, as users make sessions, would end the process."""
-        from eqsat.runtime.onnxruntime.halves import fatal_product
-
-        product = fatal_product(graph) if self.backend == "onnxruntime" else None
-        if product is not None and fatal_product(original) is None:
-            raise BackendError(f"ONNX Runtime 1.31 ends the process on {product!r}: a product of transposed halves")
-
-    def program(self, name: str, graph: Graph) -> Program:
-        """The program of a finalist; EqsatError where the backend refuses it."""
-        if self.backend == "cupy":
-            return gpu_program(self.plans.get(name, graph), self.tuned)
-        if name == "original" and self.source is not None and self.backend == "openvino":
-            from eqsat.runtime.openvino.session import OpenVinoProgram, compiled
-
-            return OpenVinoProgram(graph, compiled(self.source, threads=self.threads, where=graph.name))
-        if name == "original" and self.source is not None:
-            from eqsat.runtime.onnxruntime.session import SessionProgram
-
-            return SessionProgram.of(graph, self.source, threads=self.threads, nodes=len(graph.nodes))
-        try:
-            return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
-        except BackendError:
-            if not self.else_on_numpy or any(n.op == OPAQUE for n in graph.nodes):
-                raise
-        return select("numpy").compile(graph)
-
-
-def gpu_program(given: Plan | Graph, tuned: Sequence[str]) -> Program:
-    """A plan or graph on the GPU that is here, its library calls by the plans that were measured to be fastest."""
-    backend: Any = select("cupy")
-    program: Program = backend.compile(given, plans=tuned)
-    return program
 
 
 def with_bodies(cost: GraphCost, given: Given, costs: CostModel) -> GraphCost:

@@ -49,6 +49,25 @@ class Finalist(FormerDict):
 
 
 @dataclass(frozen=True, slots=True)
+class SessionLevel(FormerDict):
+    """A level of ONNX Runtime's graph optimisation that the result was timed at, and why it was kept or not.
+
+    `ratio` is the median of its time over that at the level "all", None where it was not timed, and `bound` the upper
+    95 % bound of it over so many `sessions` made anew; `new_old` and `new_old_bound` are the same of its time over that
+    of the original at "all". They are None where it was not timed in new sessions.
+    """
+
+    name: str
+    ratio: float | None
+    bound: float | None = None
+    new_old: float | None = None
+    new_old_bound: float | None = None
+    sessions: int = 0
+    kept: bool = False
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class InputModel(FormerDict):
     """The model that was optimised: its name, the SHA-256 of it as it was given, and the content that was hashed.
 

@@ -33,13 +33,14 @@ class DataParts(FormerDict):
 
 @dataclass(frozen=True)
 class RoundingReport(FormerDict):
-    """Errors of a result whose kernels compute on integers.
+    """Errors of a result that holds or computes something in a lower precision than float32.
 
     `predicted` bounds the error of every output; `tightened` is the worst that was measured while choosing, `outputs`
-    are errors on data that were held back from all choices. `interaction` is the factor on the root of the sum of
-    squares of single roundings. `integers` counts operators that compute on integers, by name; `narrow` those in other
-    precisions than float32, by precision and name; `kept` the others, by name and reason: "policy", "kernel", "cost" or
-    "error". `equalised` counts values whose channels are scaled between the products before and after.
+    are errors on data that were held back from all choices, empty where `notes` say that it does not run here.
+    `interaction` is the factor on the root of the sum of squares of single roundings. `integers` counts operators that
+    compute on integers, by name; `narrow` those in other precisions than float32, by precision and name; `kept` the
+    others, by name and reason: "policy", "kernel", "cost" or "error". `equalised` counts values whose channels
+    are scaled between the products before and after.
     """
 
     budget: float | None

@@ -13,6 +13,7 @@ from eqsat.moved import FormerDict
 from eqsat.report import parts
 from eqsat.report.explanation import Change
 from eqsat.report.precision import RoundingReport
+from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL
 
 #: Version of the form that reports have in JSON: raised where a field changes its meaning, or goes.
 SCHEMA = 1
@@ -71,6 +72,12 @@ class Record:
     machine: parts.RunMachine | None = None
     found_again: str = ""
     rounding: RoundingReport | None = None
+    levels: Sequence[parts.SessionLevel] = ()
+
+    @property
+    def level(self) -> str:
+        """The level of ONNX Runtime's graph optimisation that the result runs at."""
+        return next((one.name for one in self.levels if one.kept), DEFAULT_LEVEL)
 
     def to_json(self) -> dict[str, Any]:
         """The report as plain dicts, lists, strings and numbers; a number that is not finite becomes None."""

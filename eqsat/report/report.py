@@ -29,7 +29,9 @@ class Report(Record):
     `rounds` rounds; `measured_ratio` is the median of new/old over its rounds, and `measured_bound` the upper 95 %
     bound of that very ratio; where a finalist has to be faster at every size, both are those of the size where the
     bound is largest. All four are None where nothing ran. `finalists` lists the graphs among which was chosen, the
-    original first, each with its predicted cost, its time, and the reason for which it was kept or not. `kept` names
+    original first, each with its predicted cost, its time, and the reason for which it was kept or not. `levels` lists
+    the levels of ONNX Runtime's graph optimisation that the result was timed at besides "all", at which finalists are
+    compared, and `level` is the one that it runs at. `kept` names
     the one that became the result, `kept_because` why. `opaque` lists the nodes kept as they are, `changes` the
     differences from the original. `amounts` are the amounts that the result uses of terms that were limited or priced,
     in their units, and `limits` the limits. `failure` says which phase failed and how, where the original was kept for

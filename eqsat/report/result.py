@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +18,13 @@ from eqsat.report.explanation import Explanation
 from eqsat.report.report import Report
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
+from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL, PROPERTY, stating
+from eqsat.runtime.onnxruntime.session import SessionBackend
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from eqsat.language.onnx.write.properties import Property
     from eqsat.runtime.cuda.program.program import CudaProgram
 
 
@@ -35,6 +38,8 @@ class Result:
     ModelProto, where nothing better was found and all of it was wanted; it is then what is written, too. `failures` are
     the errors that cost the run its result, where `report.failure` says that one did. `backend` is that of the device.
     `quantised` is the form that operators on integers are written in.
+    `level` is the level of ONNX Runtime's graph optimisation that was measured to be fastest: `run` and `compile` take
+    it, and a written model states it where it is not "all".
     """
 
     graph: Graph
@@ -48,6 +53,7 @@ class Result:
     failures: tuple[Exception, ...] = field(default=(), compare=False, repr=False)
     backend: str = "onnxruntime"
     quantised: str = "qdq"
+    level: str = DEFAULT_LEVEL
 
     @cached_property
     def _written(self) -> Graph:
@@ -66,7 +72,7 @@ class Result:
     @cached_property
     def _program(self) -> Program:
         if self.backend == "onnxruntime":
-            return program_of(self.graph, self._written, self.threads)
+            return program_of(self.graph, self._written, self.threads, self.level)
         return self.compile()
 
     def __call__(self, *args: Any, **inputs: Any) -> Any:
@@ -103,6 +109,8 @@ class Result:
             gpus: Any = chosen
             program: Program = gpus.compile(self.graph if self.plan is None else self.plan, plans=self.library_plans)
             return program
+        if chosen.name == "onnxruntime":
+            return SessionBackend().compile(self._written, threads=self.threads, level=self.level)
         return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
 
     def gpu_program(self, sizes: Mapping[str, int] | None = None) -> CudaProgram:
@@ -122,7 +130,8 @@ class Result:
 
         `quantised` is the form of operators on integers, that of the run if left out: "qdq" for float operators between
         dequantisation and quantisation, "operators" for QLinearConv, QLinearMatMul and MatMulInteger. ExportModelError
-        for a target that cannot be written or an operator the opset lacks, UsageError for another form.
+        for a target that cannot be written or an operator the opset lacks, UsageError for another form. A level other
+        than "all" is stated by its property "ort_config".
         """
         from eqsat.language.onnx.write import exporter, verbatim
 
@@ -130,22 +139,34 @@ class Result:
             self.save(path, opset, quantised)
         given = self._given(opset, quantised)
         if given is not None:
-            return verbatim.model(given)
-        return exporter.to_model(self.written(quantised), opset or self.opset)
+            return verbatim.model(given, self._property)
+        return exporter.to_model(self._stating(quantised), opset or self.opset)
 
     def save(self, path: str | Path, opset: int | None = None, quantised: str | None = None) -> None:
         """Write the result as an ONNX file, atomically and without a copy of the weights in memory.
 
-        Where the original was kept, the file is the one it was read from, byte by byte. `quantised`, and errors, as in
-        `to_onnx`.
+        Where the original was kept, the file is the one it was read from, byte by byte unless it states a level.
+        `quantised`, and errors, as in `to_onnx`.
         """
         from eqsat.language.onnx.write import exporter, verbatim
 
         given = self._given(opset, quantised)
         if given is None:
-            exporter.save(self.written(quantised), Path(path), opset or self.opset)
+            exporter.save(self._stating(quantised), Path(path), opset or self.opset)
         else:
-            verbatim.save(given, Path(path))
+            verbatim.save(given, Path(path), self._property)
+
+    @property
+    def _property(self) -> Property | None:
+        """The property of a written model that states the level; None for that of any session."""
+        return None if self.level == DEFAULT_LEVEL else (PROPERTY, partial(stating, self.level))
+
+    def _stating(self, quantised: str | None) -> Graph:
+        """The graph as it is written, with the level among its properties."""
+        from eqsat.language.onnx.write.properties import with_property
+
+        graph = self.written(quantised)
+        return graph if self._property is None else with_property(graph, self._property)
 
     def _given(self, opset: int | None, quantised: str | None) -> Path | ModelProto | None:
         """The model as it was given, if that is the result at this opset and in this form."""
@@ -178,13 +199,18 @@ class Result:
         return self.report._repr_html_()
 
 
-def program_of(graph: Graph, written: Graph | None = None, threads: int | None = None) -> Program:
+def program_of(
+    graph: Graph, written: Graph | None = None, threads: int | None = None, level: str = DEFAULT_LEVEL
+) -> Program:
     """A graph made ready to run on ONNX Runtime, or on NumPy with a warning where ONNX Runtime does not take it.
 
-    `written` is the graph in operators that ONNX has, computed if left out.
+    `written` is the graph in operators that ONNX has, computed if left out; `level` that of ONNX Runtime's sessions.
     """
     try:
-        return select().compile(expanded(graph, lacking()) if written is None else written, threads=threads)
+        written = expanded(graph, lacking()) if written is None else written
+        if level != DEFAULT_LEVEL:
+            return SessionBackend().compile(written, threads=threads, level=level)
+        return select().compile(written, threads=threads)
     except (BackendError, ExportModelError) as error:
         message = f"{error.what}; it runs on the NumPy reference instead, which is slow"
         warnings.warn(message, stacklevel=5)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from eqsat.extract import Solution
 from eqsat.language.onnx.read.model import Given
 from eqsat.report.changes import explain, regions
 from eqsat.report.decision import finalists_of
 from eqsat.report.explanation import Explanation
+from eqsat.report.parts import SessionLevel
 from eqsat.report.result import Result
 from eqsat.report.savings import measured_changes
 from eqsat.report.summary import Findings, report_of
@@ -53,6 +56,7 @@ def result_of(
     ruling: Ruling,
     judged: Judged,
     explanation: Explanation,
+    levels: Sequence[SessionLevel],
     settings: Settings,
     log: Log,
 ) -> Result:
@@ -80,6 +84,7 @@ def result_of(
     )
     describe_call(report, given, settings)
     report.limits, report.refuted, report.skipped = dict(settings.bounds), log.refuted, tuple(log.skipped)
+    report.levels = tuple(levels)
     name_limit(report, settings)
     if log.failures:
         report.failure = f"certify: {told(log.failures[-1])}"
@@ -97,5 +102,6 @@ def result_of(
         tuple(log.failures),
         settings.backend,
         options.quantised,
+        report.level,
     )
     return with_asked_inputs(result, given, options)

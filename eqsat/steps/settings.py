@@ -55,6 +55,8 @@ class Settings:
         table = options.opened_table()
         costs = CostModel(options.device, table, options.objective, cost=options.cost, threads=options.threads)
         choices, warnings = choices_for(costs.device, options.layouts, options.precision)
+        if not choices.policy.is_exact:
+            _check_runtime(costs.device)
         if (stand_in := table.stand_in(costs.environment, costs.device)) is not None:
             warnings.append(stand_in)
         time_limit = options.time_limit if options.steps is None else math.inf
@@ -147,6 +149,18 @@ def _check_budget(options: Options) -> None:
         raise UsageError(
             f"limits: error = {float(most):g}",
             expected=f"0, for no lower precision, or at least {_ROUNDING:.1g}: rounding to float32 makes as much",
+        )
+
+
+def _check_runtime(device: Device) -> None:
+    """UsageError for a lower precision on a CPU whose runtime is not installed: its kernels are measured here."""
+    reason = None if device.gpu else BACKENDS[device.backend].available()
+    if reason is not None:
+        what, _, how = reason.partition("; ")
+        raise UsageError(
+            f"a lower precision on {device.name}: {what}",
+            expected="a runtime whose kernels can be measured here",
+            remedy=how or "precision='exact' keeps the element types of the model",
         )
 
 

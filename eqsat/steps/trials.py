@@ -13,16 +13,21 @@ from eqsat.certify.outputs import DRIFT
 from eqsat.certify.stated import stated_difference
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturation import Saturation
-from eqsat.errors import BackendError, CertificateError, UncheckedError
+from eqsat.errors import BackendError, CertificateError, EqsatError, UncheckedError
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.judging import is_lowered
 from eqsat.language.terms.graph import Graph
 from eqsat.report.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
+from eqsat.report.parts import SessionLevel
 from eqsat.report.report import Progress
+from eqsat.report.timing.levels import LEAST_SECONDS, LevelTrial
 from eqsat.steps.failures import released, rules_behind
 from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
 from eqsat.system.deadline import TimeUp
+
+#: The factor by which a predicted time may be too short.
+_DOUBT = 2.0
 
 
 @dataclass
@@ -79,7 +84,7 @@ class Trials:
         if candidate.graph is assembled.graph:
             return None
         plan = assembled.plan
-        if candidate.rounding is not None:
+        if candidate.rounding is not None and candidate.rounding.integers:
             candidate.certificate = replace(candidate.certificate, stated=candidate.rounding.worst)
             return None
         error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.options.seed)
@@ -116,11 +121,45 @@ class Trials:
         self._tell(compared)
         return [c for c in candidates if c.name not in compared.refused]
 
+    def levels(self, best: Candidate, original: Candidate, source: Any, times: Measured | None) -> list[SessionLevel]:
+        """The levels of ONNX Runtime's graph optimisation that the result was timed at; none where time says nothing.
+
+        `times` are those of the finalists, where there were several: runs that are short need no level.
+        """
+        settings, options = self.settings, self.settings.options
+        timed = settings.costs.cost is None and set(settings.costs.objective) == {"time"}
+        here = settings.device.is_onnxruntime and settings.device.is_here and settings.is_plain
+        if not (timed and here) or options.buckets is not None or settings.is_stopped:
+            return []
+        seconds = _DOUBT * best.cost.total.seconds if times is None else times.median(best.name)
+        if seconds < LEAST_SECONDS:
+            return []
+        drift = self._drift([best])
+        limit = DRIFT if best.assembled is None else drift.get(best.name, DRIFT)
+        # Errors were measured of kernels that level "basic" does not fuse.
+        names = ("extended",) if best.rounding is not None else ("extended", "basic")
+        trial = LevelTrial(
+            original.graph,
+            best.graph,
+            best is original,
+            source,
+            settings.points,
+            options.seed,
+            options.threads,
+            limit,
+            names,
+            options.should_stop,
+        )
+        try:
+            return trial.measured()
+        except (TimeUp, EqsatError):
+            return []  # such as a model that does not run here, of which the report says so already
+
     def _drift(self, candidates: Sequence[Candidate]) -> dict[str, float]:
         """The largest allowed distance of the outputs of finalists in lower precisions from the original's."""
         loose = {c.name for c in candidates if c.assembled is not None and is_lowered(c.assembled)}
         # Integers are scaled for data, on which they were compared: random inputs are none such.
-        compared = {c.name for c in candidates if c.rounding is not None}
+        compared = {c.name for c in candidates if c.rounding is not None and c.rounding.integers}
         return {name: math.inf if name in compared else self.settings.drift for name in loose}
 
     def _tell(self, outcome: Measured | Compared) -> None:

@@ -19,6 +19,9 @@ ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16
 NARROW = ("float16", "bfloat16")
 #: The precision of kernels that compute on integers, by scales: values in uint8, weights in int8.
 INTEGERS = "int8"
+#: The ways to the range of a value that is held in integers: least squared error, all of it, all but the largest
+#: magnitudes, and least divergence.
+RANGES = ("mse", "max", "percentile", "kl")
 #: The precisions in which numbers of a byte stand for values, by scales.
 BYTES = (INTEGERS, FLOAT8)
 #: The ways in which weights are adjusted for kernels on integers: scales of channels, and numbers with biases.
@@ -42,15 +45,19 @@ class PrecisionPolicy:
     """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
     operators that keep float32 in any case.
 
-    `precisions` are of float16, bfloat16, int8 and float8, `arithmetic` of tf32, `keep` names of operators. `adjust`
-    says what is done about weights, of kernels on integers, for the calibration data: "equalise" scales channels
-    between layers, "round" chooses the numbers of weights and corrects biases. UsageError for others, and for a policy
-    that contradicts itself. How far outputs may move is a limit of the run: its "error".
+    `precisions` are of float16, bfloat16, int8 and float8, `arithmetic` of tf32, `keep` names of operators. `ranges` is
+    the way to the range of a value that is held in a byte: "mse" for the least squared error of the elements seen,
+    "max" for all of them, "percentile" for all but the largest magnitudes (99.99 % are kept), "kl" for the least
+    divergence of their distribution. `adjust` says what is done about weights, of kernels on integers, for the
+    calibration data: "equalise" scales channels between layers, "round" chooses the numbers of weights and corrects
+    biases. UsageError for others, and for a policy that contradicts itself. How far outputs may move is a limit of the
+    run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
     keep: frozenset[str] = SENSITIVE
+    ranges: str = RANGES[0]
     adjust: tuple[str, ...] = ADJUSTMENTS
 
     def __post_init__(self) -> None:
@@ -69,7 +76,18 @@ class PrecisionPolicy:
         unknown = sorted(self.keep - set(OPS))
         if unknown:
             raise UsageError(f"a precision policy keeps {unknown[0]!r}", expected="names of operators")
-
+        if self.ranges not in RANGES:
+            raise UsageError(
+                f"ranges by {self.ranges!r}",
+                expected="one of " + ", ".join(RANGES),
+                remedy=nearest(self.ranges, RANGES),
+            )
+        if self.ranges != RANGES[0] and not self.quantises:
+            raise UsageError(
+                f"ranges by {self.ranges!r} in a precision policy without int8",
+                expected="ranges of values that are held in integers",
+                remedy="add int8 to the precisions, or leave out `ranges`",
+            )
         if self.precisions and self.keep.issuperset(OPS):
             raise UsageError(
                 f"a precision policy of {', '.join(self.precisions)} that keeps every operator in float32",

@@ -143,14 +143,14 @@ def cannot(problem: Problem, seed: int, clock: Clock) -> ExtractionError:
     alone = {name: least_amount(problem, name, (), clock, seed) for name in limits}
     over = {name: alone[name] for name, most in limits.items() if exceeds(alone[name][0], most)}
     if over:
-        needs = ", ".join(f"{written(least)} of {name}" for name, (least, _) in over.items())
+        needs = ", ".join(f"{written(name, least)} of {name}" for name, (least, _) in over.items())
         if len(over) == 1:
-            needs = written(next(iter(over.values()))[0])
+            needs = ", ".join(written(name, least) for name, (least, _) in over.items())
         return ExtractionError(
             f"{_said(limits, list(over))} cannot be met: every choice needs at least {needs}",
             expected="limits that some choice keeps",
             remedy=" and ".join(
-                f"raise {name} to {written(least)}"
+                f"raise {name} to {written(name, least)}"
                 + ("" if reached else " or more, the proof of the least was cut short")
                 for name, (least, reached) in over.items()
             ),
@@ -167,7 +167,7 @@ def cannot(problem: Problem, seed: int, clock: Clock) -> ExtractionError:
         name: least_amount(problem, name, [other for other in names if other != name], clock, seed) for name in names
     }
     bounds = [
-        f"{name} of at least {written(least)} with {_said(limits, [other for other in names if other != name])}"
+        f"{name} of at least {written(name, least)} with {_said(limits, [other for other in names if other != name])}"
         for name, (least, _) in together.items()
         if math.isfinite(least)
     ]
@@ -201,4 +201,4 @@ def not_found(problem: Problem, seconds: float, what: str = "no choice within th
 
 
 def _said(limits: dict[str, float], names: Sequence[str]) -> str:
-    return " and ".join(f"{name} <= {written(limits[name])}" for name in names)
+    return " and ".join(f"{name} <= {written(name, limits[name])}" for name in names)

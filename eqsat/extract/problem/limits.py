@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.costs.model.cost import readable
 from eqsat.errors import ExtractionError
 
 PEAK = "peak_memory"
@@ -93,6 +94,13 @@ def exceeds(amount: float, most: float) -> bool:
     return amount > most + ROUNDING * abs(most)
 
 
-def written(amount: float) -> str:
-    """An amount as messages show it: with enough digits that the choice it was written for meets it as a limit."""
+def written(name: str, amount: float) -> str:
+    """An amount of a term as messages show it: with enough digits that the choice it is of meets it as a limit.
+
+    Errors add up as squares, and are shown as they are stated.
+
+    >>> written("launches", 3.0), written("error", 0.25)
+    ('3', '0.5')
+    """
+    amount = readable({name: amount})[name]
     return f"{amount:.0f}" if amount == round(amount) and abs(amount) < 1e15 else f"{amount:.10g}"

@@ -98,7 +98,7 @@ def _check_amounts(solution: Solution, problem: Problem, needs: dict[Goal, tuple
             raise ExtractionError(f"the solution claims {name} {solution.amounts[name]!r}", expected=f"{amount!r}")
         if exceeds(amount, most[name]):
             raise ExtractionError(
-                f"the solution needs {name} {written(amount)}", expected=f"at most {written(most[name])}"
+                f"the solution needs {name} {written(name, amount)}", expected=f"at most {written(name, most[name])}"
             )
 
 

@@ -16,6 +16,7 @@ from eqsat.report.precision import RoundingReport
 from eqsat.report.progress import PHASES
 from eqsat.report.record import Record
 from eqsat.report.units import amount, count, duration, integer, number, percent
+from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL, VARIABLE
 
 #: Rows of kernels that a report shows; its JSON has all.
 MOST_RUNS = 12
@@ -53,7 +54,7 @@ def _calibration(report: Record) -> str:
     planned = report.device.startswith(MAKER)
     if report.rounding is not None and planned:
         return "errors of roundings measured on data"
-    if report.rounding is not None:
+    if report.rounding is not None and report.rounding.integers:
         return "kernels measured, and errors of their roundings on data"
     if report.borrowed_share or report.borrowed_from:
         return "a few operators measured, to scale the costs of another machine"
@@ -253,13 +254,34 @@ def _roundings(rounding: RoundingReport) -> list[str]:
     scaled = f"; {count(rounding.equalised, 'value')} with scaled channels" if rounding.equalised else ""
     whole = [f"on integers: {integers}{scaled}"] if integers else []
     lines = [*whole, *narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
+    if not rounding.outputs:
+        lines.append(f"error: predicted {percent(rounding.predicted)}{most}")
     data = rounding.data
-    batches = f"{count(data.report, 'batch', 'batches')} held back of {data.source}"
+    held = "held back of" if data.calibrate else "of"
+    batches = f"{count(data.report, 'batch', 'batches')} {held} {data.source}"
     for name, one in rounding.outputs.items():
         agrees = "" if one.agreement is None else f"; largest elements agree in {percent(one.agreement)} of rows"
         measured = f"measured {percent(one.worst)} at most, {percent(one.mean)} on average"
         lines.append(f"error of {name}: predicted {percent(rounding.predicted)}{most}, {measured} on {batches}{agrees}")
     return [*lines, *rounding.notes]
+
+
+def _levels(levels: Sequence[parts.SessionLevel]) -> str:
+    """The level of ONNX Runtime's graph optimisation, with the ratio to the time at "all", and the others."""
+    others = [
+        f"{one.name} {one.why}" if one.ratio is None else f"{one.name} at {one.ratio:.3f} of its time, {one.why}"
+        for one in levels
+        if not one.kept
+    ]
+    chosen = next((one for one in levels if one.kept), None)
+    if chosen is None:
+        return f"ONNX Runtime's level: {DEFAULT_LEVEL}; {'; '.join(others)}"
+    against = (
+        f"{chosen.why}, over {count(chosen.sessions, 'pair')} of sessions; {chosen.new_old:.3f} of the original's at "
+        f'"{DEFAULT_LEVEL}", at most {chosen.new_old_bound:.3f}'
+    )
+    told = f"other sessions need graph_optimization_level = ORT_ENABLE_{chosen.name.upper()}, or {VARIABLE}=1"
+    return "; ".join([f"ONNX Runtime's level: {chosen.name}, {against}", *others, told])
 
 
 def notes(report: Record) -> list[tuple[str, str]]:
@@ -280,6 +302,8 @@ def notes(report: Record) -> list[tuple[str, str]]:
         lines.append((_compared(report), ""))
     if report.kept != "original":
         lines.append((f"result: {report.kept}, {report.kept_because}", ""))
+    if report.levels:
+        lines.append((_levels(report.levels), ""))
     if report.failure:
         left = "the original was kept" if report.kept == "original" else "that was kept as it was"
         lines.append((f"failed: {report.failure}; {left}", "red"))

@@ -14,6 +14,7 @@ from eqsat.errors import BackendError, first_line
 from eqsat.language.terms import DType, Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.onnxruntime.halves import FATAL, has_halves
+from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL, session_level
 from eqsat.runtime.onnxruntime.rehearsal import rehearse
 from eqsat.runtime.threads import check_threads
 from eqsat.system.deadline import check, current
@@ -33,7 +34,7 @@ _FOREIGN = frozenset(d for d in DType if d is not DType.STRING and d.numpy.isbui
 
 
 class SessionBackend:
-    """ONNX Runtime at the optimisation level "all", its threads sleeping while they wait."""
+    """ONNX Runtime, by default at the optimisation level "all", its threads sleeping while they wait."""
 
     name = "onnxruntime"
 
@@ -43,14 +44,14 @@ class SessionBackend:
             return "onnxruntime is not installed"
         return None
 
-    def compile(self, graph: Graph, *, threads: int | None = None) -> SessionProgram:
-        """A session that runs the graph; BackendError where ONNX Runtime refuses it."""
+    def compile(self, graph: Graph, *, threads: int | None = None, level: str = DEFAULT_LEVEL) -> SessionProgram:
+        """A session that runs the graph, optimised at a level; BackendError where ONNX Runtime refuses it."""
         from eqsat.language.onnx.write.exporter import to_model
 
         if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
-            return SessionProgram.of(graph, to_model(graph), threads=threads)
+            return SessionProgram.of(graph, to_model(graph), threads=threads, level=level)
         model, held = _with_tensors_apart(graph)
-        return SessionProgram.of(graph, model, threads=threads, held=held)
+        return SessionProgram.of(graph, model, threads=threads, held=held, level=level)
 
 
 class SessionProgram:
@@ -74,10 +75,12 @@ class SessionProgram:
         threads: int | None,
         held: Mapping[str, Any] | None = None,
         nodes: int = 0,
+        level: str = DEFAULT_LEVEL,
     ) -> SessionProgram:
         """The program of a graph by its model, of so many nodes where that is a file; the arguments of `session`."""
-        halves = has_halves(graph)
-        compiled = session(model, threads=threads, where=graph.name, held=held, nodes=nodes, halves=halves)
+        compiled = session(
+            model, threads=threads, where=graph.name, held=held, nodes=nodes, halves=has_halves(graph), level=level
+        )
         return cls(graph, compiled, held)
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
@@ -163,8 +166,9 @@ def session(
     held: Mapping[str, Any] | None = None,
     nodes: int = 0,
     halves: bool = False,
+    level: str = DEFAULT_LEVEL,
 ) -> Any:
-    """An InferenceSession on the CPU at the level "all"; BackendError where ONNX Runtime refuses the model.
+    """An InferenceSession on the CPU at a level; BackendError where ONNX Runtime refuses the model.
 
     `held` are tensors that the model says it keeps elsewhere; they have to live as long as the session does. `nodes`
     are those of a model that is a file; `halves` says that a model has tensors of float16, on some of which a fusion of
@@ -177,7 +181,7 @@ def session(
     if threads is not None:
         check_threads(threads)
     options = ort.SessionOptions()
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
+    options.graph_optimization_level = session_level(level)
     options.intra_op_num_threads = threads or 0
     options.inter_op_num_threads = 1
     options.log_severity_level = 4

@@ -165,6 +165,7 @@ class Archive:
             plan,
             entry.library_plans,
             backend=self.settings.backend,
+            level=report.level,
             quantised=options.quantised,
         )
         if entry.witness is not None and not entry.witness.agrees(result, original):

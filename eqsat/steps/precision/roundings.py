@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.language.ops import OPS
 from eqsat.language.terms import Constant, Graph, Node, Scale, ValueType
-from eqsat.quantisation.ranges import Observer
+from eqsat.quantisation.ranges import Observer, RangeMethod
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import execute
@@ -145,9 +145,9 @@ class Calibration:
             for leader, observer in observers.items():
                 observer.see(np.asarray(values[names[leader]]))
         # A value that was infinite, such as a mask, has no scale.
-        scales = {
-            leader: self.scheme.value(observer) for leader, observer in observers.items() if not observer.excluded
-        }
+        method = cast(RangeMethod, self.settings.choices.policy.ranges)
+        seen = {leader: observer for leader, observer in observers.items() if not observer.excluded}
+        scales = {leader: self.scheme.value(observer, method) for leader, observer in seen.items()}
         every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
         return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
 

@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.costs.kernels.precision import INTEGERS
 from eqsat.language.terms import FLOAT8, Array, DType, Float8Scale, Scale
 from eqsat.language.terms.float8 import LARGEST
-from eqsat.quantisation.ranges import Observer, best_scale
+from eqsat.quantisation.ranges import Observer, RangeMethod, best_scale
 from eqsat.quantisation.scales import symmetric, weights
 from eqsat.runtime.onnxruntime.saturation import saturates
 
@@ -25,12 +25,13 @@ _TINY = float(np.finfo(np.float32).tiny)
 
 @dataclass(frozen=True)
 class RoundingScheme:
-    """The scale of a value from what was seen of it, and that of weights from these and the axis of their channels.
+    """The scale of a value from what was seen of it and the way to its range, and that of weights from these and the
+    axis of their channels.
 
     `adjusts` says that the numbers of weights may be chosen together, for data.
     """
 
-    value: Callable[[Observer], Scale]
+    value: Callable[[Observer, RangeMethod], Scale]
     weights: Callable[[Array, int | None], Scale]
     adjusts: bool
 
@@ -43,16 +44,16 @@ def _signed(low: float, high: float) -> Scale:
     return symmetric(low, high, DType.INT8)
 
 
-def _on_gpus(observer: Observer) -> Scale:
-    """The scale in int8 by the range of least squared error, without a zero point, which tensor cores do not know."""
-    return _signed(*observer.range("mse", scheme=_signed))
+def _on_gpus(observer: Observer, method: RangeMethod) -> Scale:
+    """The scale in int8, without a zero point, which tensor cores do not know."""
+    return _signed(*observer.range(method, scheme=_signed))
 
 
 def _of_gpus(array: Array, axis: int | None) -> Scale:
     return weights(array, axis)
 
 
-def _in_float8(observer: Observer) -> Scale:
+def _in_float8(observer: Observer, _method: RangeMethod) -> Scale:
     return _float8(_HEADROOM * max(-observer.low, observer.high))
 
 

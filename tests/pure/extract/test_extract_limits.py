@@ -129,6 +129,19 @@ def test_an_impossible_limit_names_the_tightest_bound(
     assert error.value.remedy.startswith("raise ")
 
 
+def test_limits_of_errors_are_told_as_errors_and_not_as_the_squares_that_are_added_up() -> None:
+    """Errors of 0.3 and 0.4 together make 0.5; the choice of few launches has one of 0.8."""
+    roundings = Limit("error", 0.3**2, [0.3**2, 0.4**2, 0.8**2 - 0.3**2, 0.0])
+    with pytest.raises(ExtractionError) as error:
+        solve(chain(roundings))
+    assert error.value.what == "error <= 0.3 cannot be met: every choice needs at least 0.5"
+    assert error.value.remedy == "raise error to 0.5"
+    with pytest.raises(ExtractionError) as together:
+        solve(chain(dataclasses.replace(roundings, most=0.5**2), launches(4)))
+    assert together.value.what == "error <= 0.5 and launches <= 4 cannot be met together"
+    assert "error of at least 0.8 with launches <= 4" in together.value.expected
+
+
 def test_limits_that_matter_are_told_from_those_that_do_not() -> None:
     spare = Limit("spare", 1.0, [0.0, 0.5, 0.0, 0.0])
     with pytest.raises(ExtractionError) as error:

@@ -1,0 +1,199 @@
+"""The level of ONNX Runtime's graph optimisation that a result is to run at, measured in sessions made anew."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from eqsat.certify.outputs import Judge, samples
+from eqsat.errors import BackendError, EqsatError
+from eqsat.language.terms import Graph
+from eqsat.report.parts import SessionLevel
+from eqsat.report.timing.compiling import Compiling, drawn
+from eqsat.runtime.backend import Program
+from eqsat.runtime.examples import DRAWS, SizePoint
+from eqsat.runtime.measure import LEAST_ROUNDS, Timings, clock_for, combined, interleaved, ratio_bound
+from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL, LEVELS
+from eqsat.system.deadline import TimeUp, current
+
+#: A run that takes fewer seconds is left at the level "all": two sessions of one model differ by more than is to gain.
+LEAST_SECONDS = 1e-3
+#: Rounds that show which level may be faster, and the share of the time at "all" below which one may be.
+_ROUNDS, _PROMISING = 9, 0.99
+#: Sets of new sessions that confirm a level, those after which one that is no faster is given up, and the share of the
+#: time at "all" that it has to save to be worth a setting.
+_SETS, _FEW, _WORTH = 8, 3, 0.98
+#: The most seconds of all trials.
+SECONDS = 20.0
+
+_NO_TIME = "no time was left to confirm it in sessions made anew"
+
+
+@dataclass(frozen=True)
+class LevelTrial:
+    """Trials of a result's graph, the original's where that was kept, at other levels than "all".
+
+    `limit` is the largest allowed distance of outputs from the original's, `names` are the levels to try, in some
+    `seconds` at most.
+    """
+
+    original: Graph
+    graph: Graph
+    is_original: bool
+    source: Any
+    points: Sequence[SizePoint]
+    seed: int
+    threads: int
+    limit: float
+    names: tuple[str, ...] = tuple(name for name in LEVELS if name != DEFAULT_LEVEL)
+    should_stop: Callable[[], bool] | None = None
+    seconds: float = SECONDS
+    _draws: list[dict[str, Any]] = field(default_factory=list, repr=False, compare=False)
+
+    def measured(self) -> list[SessionLevel]:
+        """The levels that were tried, of which at most one is kept; none where a run is too short, or cannot be timed.
+
+        EqsatError or TimeUp where not even the original could be run.
+        """
+        with current().part(1.0, self.seconds):
+            programs, points = self._programs()
+            if not self._lasts(programs[DEFAULT_LEVEL], points):
+                return []
+            judged, refused = self._agreeing(programs, points)
+            timings = self._timed(judged, points, _ROUNDS)
+            rows = [SessionLevel(n, timings.ratio(n, DEFAULT_LEVEL)) for n in judged if n in self.names]
+            rows += [SessionLevel(name, None, why=why) for name, why in refused.items()]
+            best = min((r for r in rows if r.ratio is not None), key=lambda r: r.ratio or 0.0, default=None)
+            del programs, judged
+            if best is None or best.ratio is None or best.ratio > _PROMISING:
+                return [replace(row, why=row.why or 'it is no faster than "all"') for row in rows]
+            confirmed = self._confirmed(best, points)
+            others = f"{best.name} is faster"
+            return [confirmed if row is best else replace(row, why=row.why or others) for row in rows]
+
+    def new_session(self, level: str, *, original: bool = False) -> Program:
+        """A new session at a level: of the result's graph, or of the original."""
+        is_original = original or self.is_original
+        source = self.source if is_original else None
+        compiling = Compiling("onnxruntime", source, self.threads, {}, (), level=level)
+        if is_original:
+            return compiling.program("original", self.original)
+        return compiling.program("result", self.graph)
+
+    def _programs(self) -> tuple[dict[str, Program], list[SizePoint]]:
+        """A session of the result at each level that takes it, and the points at which the original runs."""
+        programs = {DEFAULT_LEVEL: self.new_session(DEFAULT_LEVEL)}
+        reference = programs[DEFAULT_LEVEL] if self.is_original else self.new_session(DEFAULT_LEVEL, original=True)
+        compiling = Compiling("onnxruntime", self.source, self.threads, {}, ())
+        points, draws = drawn(self.original, compiling, reference, self.points, self.seed)
+        self._draws[:] = draws
+        return programs, points
+
+    def _lasts(self, program: Program, points: Sequence[SizePoint]) -> bool:
+        """True if a run at the points takes long enough to be worth a choice."""
+        timings = self._timed({DEFAULT_LEVEL: program}, points, LEAST_ROUNDS)
+        return timings.median(DEFAULT_LEVEL) >= LEAST_SECONDS
+
+    def _agreeing(
+        self, programs: Mapping[str, Program], points: Sequence[SizePoint]
+    ) -> tuple[dict[str, Program], dict[str, str]]:
+        """The programs at all levels whose outputs agree with the original's, and the reasons of the others."""
+        found, refused = dict(programs), dict[str, str]()
+        judge: Judge | None = None
+        if math.isfinite(self.limit):
+            reference = programs[DEFAULT_LEVEL] if self.is_original else self.new_session(DEFAULT_LEVEL, original=True)
+            judge = Judge(self.original, samples(self.original, self._draws, self.seed), reference.run)
+        for name in self.names:
+            if self.should_stop is not None and self.should_stop():
+                raise BackendError("interrupted before all levels were tried")
+            try:
+                program = self.new_session(name)
+                verdict = None if judge is None else judge.verdict(program.run, self.limit)
+            except EqsatError as error:
+                refused[name] = error.what
+                continue
+            if verdict is not None and verdict.refused is not None:
+                refused[name] = verdict.refused
+            else:
+                found[name] = program
+        return found, refused
+
+    def _timed(self, programs: Mapping[str, Program], points: Sequence[SizePoint], rounds: int) -> Timings:
+        """Seconds of programs at all points together, in interleaved rounds."""
+        calls: dict[str, Callable[[], object]] = {}
+        parts: dict[str, list[tuple[str, float]]] = {}
+        for name, program in programs.items():
+            parts[name] = [(f"{name} {index}", point.weight) for index, point in enumerate(points)]
+            feeds = self._draws[::DRAWS]
+            calls |= {part: program.bind(feed) for (part, _), feed in zip(parts[name], feeds, strict=True)}
+        seconds = max(min(current().seconds, self.seconds), 1e-3)
+        clock = clock_for(self.threads)
+        timings = interleaved(calls, rounds, self.seed, clock=clock, time_limit=seconds, should_stop=self.should_stop)
+        timings.check_rounds()
+        return combined(timings, parts)
+
+    def _confirmed(self, row: SessionLevel, points: Sequence[SizePoint]) -> SessionLevel:
+        """A level timed in sessions that are made anew, since memory that a session gets moves its times for good."""
+        times: dict[str, list[float]] = {}
+        longest, end = 0.0, time.monotonic() + self.seconds
+        for number in range(_SETS):
+            begun = time.monotonic()
+            if begun + longest > end:
+                break
+            try:
+                current().expect(longest)
+                one = self._set(row.name, points, number)
+            except TimeUp:
+                break
+            longest = max(longest, time.monotonic() - begun)
+            for name, seconds in one.items():
+                times.setdefault(name, []).append(seconds)
+            ratios = np.divide(times[row.name], times[DEFAULT_LEVEL])
+            if number + 1 >= _FEW and np.median(ratios) > _WORTH:
+                return replace(row, ratio=float(np.median(ratios)), sessions=number + 1, why="it saves less than 2 %")
+        return confirmed_level(row, times)
+
+    def _set(self, level: str, points: Sequence[SizePoint], number: int) -> dict[str, float]:
+        """The times of new sessions at the level and at "all", and of the original; they are made in another order."""
+        makers: dict[str, Callable[[], Program]] = {
+            level: lambda: self.new_session(level),
+            DEFAULT_LEVEL: lambda: self.new_session(DEFAULT_LEVEL),
+        }
+        if not self.is_original:
+            makers["original"] = lambda: self.new_session(DEFAULT_LEVEL, original=True)
+        order = np.random.default_rng([self.seed, number]).permutation(len(makers))
+        names = [list(makers)[index] for index in order]
+        timings = self._timed({name: makers[name]() for name in names}, points, LEAST_ROUNDS)
+        medians = {name: timings.median(name) for name in names}
+        return {"original": medians[DEFAULT_LEVEL], **medians}
+
+
+def confirmed_level(row: SessionLevel, times: Mapping[str, Sequence[float]]) -> SessionLevel:
+    """A level judged by its times in several sessions, beside those at "all" and those of the original at "all".
+
+    It is kept if it saves two hundredths, and the upper 95 % bound of its time is below that at "all", and below that
+    of the original.
+    """
+    count = len(times.get(row.name, ()))
+    if count < LEAST_ROUNDS:
+        return replace(row, sessions=count, why=_NO_TIME)
+    level, base, original = (times[name] for name in (row.name, DEFAULT_LEVEL, "original"))
+    ratio = float(np.median(np.divide(level, base)))
+    row = replace(
+        row,
+        ratio=ratio,
+        bound=ratio_bound(level, base),
+        new_old=float(np.median(np.divide(level, original))),
+        new_old_bound=ratio_bound(level, original),
+        sessions=count,
+    )
+    if ratio > _WORTH:
+        return replace(row, why="it saves less than 2 %")
+    if max(row.bound or 1.0, row.new_old_bound or 1.0) >= 1:
+        return replace(row, why="it is faster in the median, but not with 95 % confidence")
+    return replace(row, kept=True, why=f'measured at {ratio:.3f} of the time at "all", at most {row.bound:.3f} (95 %)')
