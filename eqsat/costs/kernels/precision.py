@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from eqsat.errors import UsageError, nearest
 from eqsat.language.ops import OPS
+from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.types import DType, TensorType
 
@@ -18,6 +19,8 @@ ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16
 NARROW = ("float16", "bfloat16")
 #: The precision of kernels that compute on integers, by scales: values in uint8, weights in int8.
 INTEGERS = "int8"
+#: The precisions of products whose constant weights are packed in blocks.
+PACKED = tuple(dict.fromkeys(one.kind for one in PACKINGS.values()))
 #: The error of an output that is accepted in a lower precision where no limit is stated.
 DEFAULT_ERROR = 2e-2
 
@@ -37,8 +40,9 @@ class PrecisionPolicy:
     """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
     operators that keep float32 in any case.
 
-    `precisions` are of float16, bfloat16 and int8, `arithmetic` of tf32, `keep` names of operators; UsageError for
-    others, and for a policy that contradicts itself. How far outputs may move is a limit of the run: its "error".
+    `precisions` are of float16, bfloat16, int8 and int4, which is one of weights, `arithmetic` of tf32, `keep` names of
+    operators; UsageError for others, and for a policy that contradicts itself. How far outputs may move is a limit of
+    the run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
@@ -47,8 +51,9 @@ class PrecisionPolicy:
 
     def __post_init__(self) -> None:
         for name in self.precisions:
-            if name not in (*NARROW, INTEGERS):
-                raise UsageError(f"no precision {name!r}", expected=", ".join(NARROW) + f" or {INTEGERS}")
+            if name not in (*NARROW, INTEGERS, *PACKED):
+                known = (*NARROW, INTEGERS, *PACKED)
+                raise UsageError(f"no precision {name!r}", expected=", ".join(known[:-1]) + f" or {known[-1]}")
         for name in self.arithmetic:
             if name != "tf32":
                 raise UsageError(f"no arithmetic {name!r}", expected="tf32")
@@ -70,8 +75,13 @@ class PrecisionPolicy:
 
     @property
     def quantises(self) -> bool:
-        """True if kernels may compute on integers."""
-        return INTEGERS in self.precisions
+        """True if kernels may compute on integers, or on weights of such."""
+        return INTEGERS in self.precisions or self.packs
+
+    @property
+    def packs(self) -> bool:
+        """True if weights may be packed in blocks."""
+        return any(name in PACKED for name in self.precisions)
 
     @property
     def is_exact(self) -> bool:
@@ -86,6 +96,8 @@ class PrecisionPolicy:
         declared = OPS.get(op)
         if declared is None or op in self.keep or precision not in self.precisions:
             return False
+        if precision in PACKED:
+            return declared.product and not declared.windowed
         if declared.sensitive and not declared.is_shipped:  # declared after the policies
             return False
         exact = declared.movement or declared.selects
@@ -103,8 +115,9 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
     {
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
-        "mixed": PrecisionPolicy(("float16", INTEGERS), ("tf32",), SENSITIVE - _AVERAGES),
+        "mixed": PrecisionPolicy(("float16", INTEGERS, *PACKED), ("tf32",), SENSITIVE - _AVERAGES),
         "int8": PrecisionPolicy((INTEGERS,), keep=SENSITIVE - _AVERAGES),
+        "int4": PrecisionPolicy(PACKED),
         "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - _WIDENED),
         "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),
     }

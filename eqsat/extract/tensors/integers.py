@@ -9,7 +9,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.ops import OPS
-from eqsat.language.terms import DType, Scale, TensorType
+from eqsat.language.terms import PACKINGS, BlockScale, DType, Scale, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,8 @@ class IntegerKernel:
     """E-nodes that may run as one kernel on integers: positions, operands first, each read by the next.
 
     `reads` are the operand classes held in uint8, `weights` the position whose weights are held in int8, if any. Where
-    it is `online`, the operand is quantised when the kernel runs; where `floats`, the result is float32.
+    it is `online`, the operand is quantised when the kernel runs; where `floats`, the result is float32. With a
+    `packing` the weights are packed in its blocks instead.
     """
 
     positions: tuple[int, ...]
@@ -26,6 +27,7 @@ class IntegerKernel:
     weights: int | None = None
     online: bool = False
     floats: bool = False
+    packing: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,8 @@ class Roundings:
     """The scales of classes and weights held in integers, and how far each rounding moves the outputs.
 
     `values` belong to classes held in uint8, `weights` to the products whose weights are held in int8, by position,
-    `online` to products whose operand is quantised when they run. `copied` are classes that only hold elements of
+    `online` to products whose operand is quantised when they run, `packed` to products with packed weights, by position
+    and packing. `copied` are classes that only hold elements of
     another one, by the same scale: they are not rounded again.
     """
 
@@ -41,16 +44,21 @@ class Roundings:
     weights: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
     online: Mapping[int, float] = field(default_factory=dict)
     copied: frozenset[int] = frozenset()
+    packed: Mapping[tuple[int, str], tuple[BlockScale, float]] = field(default_factory=dict)
 
     @staticmethod
     def free(kernels: Iterable[IntegerKernel]) -> Roundings:
         """Roundings that move nothing, by a scale of no meaning: to see which kernels would pay."""
         nothing = Scale(DType.UINT8, (1.0,), least=0, most=255), 0.0
         values, products = dict[int, tuple[Scale, float]](), dict[int, tuple[Scale, float]]()
+        packed: dict[tuple[int, str], tuple[BlockScale, float]] = {}
         for kernel in kernels:
+            if kernel.packing and kernel.weights is not None:
+                packed[kernel.weights, kernel.packing] = BlockScale.even(PACKINGS[kernel.packing], 0, (1, 1)), 0.0
+                continue
             values |= dict.fromkeys((*kernel.reads, kernel.eclass), nothing)
             products |= {} if kernel.weights is None else {kernel.weights: nothing}
-        return Roundings(values, products, dict.fromkeys(products, 0.0))
+        return Roundings(values, products, dict.fromkeys(products, 0.0), packed=packed)
 
     def scaled(self, factor: float) -> Roundings:
         """The same roundings with every error a factor larger."""
@@ -59,6 +67,7 @@ class Roundings:
             values={k: (scale, error * factor) for k, (scale, error) in self.values.items()},
             weights={k: (scale, error * factor) for k, (scale, error) in self.weights.items()},
             online={k: error * factor for k, error in self.online.items()},
+            packed={k: (scale, error * factor) for k, (scale, error) in self.packed.items()},
         )
 
 
@@ -72,13 +81,13 @@ def integer_kernels(
     they run.
     """
     snapshot, names = extraction.snapshot, frozenset(allowed)
-    known = _computed(extraction, solution)
+    known = computed_classes(extraction, solution)
     offered = [
         position
         for leader in sorted(known)
         for position in snapshot.classes[leader].nodes
         if (node := snapshot.nodes[position]).op in names
-        and _is_float32(snapshot, node)
+        and makes_float32(snapshot, node)
         and all(k in known or snapshot.classes[k].constant for k in node.operands)
     ]
     readers: dict[int, list[int]] = {}
@@ -103,7 +112,7 @@ def integer_kernels(
                     yield IntegerKernel((position, reader), reads, after.eclass, weights)
 
 
-def _computed(extraction: TensorProblem, solution: Solution) -> set[int]:
+def computed_classes(extraction: TensorProblem, solution: Solution) -> set[int]:
     """The classes that a solution computes, those within its kernels included."""
     options = (extraction.options[index] for index in solution.chosen.values())
     nodes = extraction.snapshot.nodes
@@ -115,7 +124,7 @@ def _computed(extraction: TensorProblem, solution: Solution) -> set[int]:
     }
 
 
-def _is_float32(snapshot: Snapshot, node: SnapshotNode) -> bool:
+def makes_float32(snapshot: Snapshot, node: SnapshotNode) -> bool:
     """Return whether an e-node makes one tensor of float32, of a known rank, when the program runs."""
     type = node.types[0] if len(node.types) == 1 else None
     known = isinstance(type, TensorType) and type.dtype is DType.FLOAT32 and type.shape is not None

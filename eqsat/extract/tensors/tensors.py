@@ -23,7 +23,7 @@ from eqsat.extract.tensors.pricing import Pricing, Split
 from eqsat.extract.tensors.shared import shared_constants
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
-from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, Implementation, Scale, State, TensorType
+from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, BlockScale, Implementation, Scale, State, TensorType
 from eqsat.rewrites.rules.definitions import definition
 from eqsat.system.deadline import check, watched
 
@@ -71,7 +71,7 @@ class TensorProblem:
     options: tuple[KernelOption, ...]
     conversions: tuple[Cost, ...] = ()
     boundary: Mapping[str, State] = field(default_factory=dict)
-    scales: Mapping[tuple[int, str], Scale] = field(default_factory=dict)
+    scales: Mapping[tuple[int, str], Scale | BlockScale] = field(default_factory=dict)
 
     def original(self) -> list[int]:
         """The nodes of the problem that stand for the original graph, run as it says."""

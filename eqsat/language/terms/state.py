@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from eqsat.errors import UsageError, nearest
+from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.types import DType, Shape, TensorType
 
 #: The integer types that values of float32 may be held in by a scale.
@@ -93,11 +94,13 @@ class State:
     @property
     def is_quantised(self) -> bool:
         """True if whole numbers stand for the elements, by a scale that belongs to the value."""
-        return self.precision in QUANTISED
+        return self.precision in QUANTISED or self.precision in PACKINGS
 
     def typed(self, type: TensorType) -> TensorType:
         """The type with the element type of this state."""
-        return replace(type, dtype=DType.of(self.precision)) if self.precision else type
+        packing = PACKINGS.get(self.precision)
+        dtype = self.precision if packing is None else packing.kind
+        return replace(type, dtype=DType.of(dtype)) if dtype else type
 
 
 #: The state of a graph's values where nobody says otherwise, and of its inputs and outputs.

@@ -246,7 +246,8 @@ def _roundings(rounding: RoundingReport) -> list[str]:
         f"in {precision}: {', '.join(f'{n} {op}' for op, n in counts.items())}"
         for precision, counts in rounding.narrow.items()
     ]
-    lines = [f"on integers: {integers}", *narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
+    lines = [f"on integers: {integers}"] if integers else []
+    lines += [*narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
     data = rounding.data
     batches = f"{count(data.report, 'batch', 'batches')} held back of {data.source}"
     for name, one in rounding.outputs.items():

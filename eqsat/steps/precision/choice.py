@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.costs.kernels.precision import PACKED
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
-from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
+from eqsat.extract.tensors.packed import packed_kernels
+from eqsat.extract.tensors.quantised import IntegerOptions, favoured
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.quantised import INTEGER
@@ -30,13 +32,15 @@ from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
+from eqsat.steps.precision.kernels import narrow_of, packed_of, positions_of
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
 from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, largest_agree, other_bounds
 
 Batch = Mapping[str, Any]
 
-#: The shares of their price that kernels on integers count at in choices that are compared in whole networks, by name.
-_SHARES = {"int8": 1.0, "int8-wide": 0.25}
+#: The shares of their price that kernels on integers count at in choices that are compared in whole networks, by the
+#: end of a choice's name.
+_SHARES = {"": 1.0, "-wide": 0.25}
 #: Random batches that roundings are measured on where no data were given.
 _DRAWN = 4
 
@@ -86,7 +90,8 @@ class IntegerChoice:
         Calibration is no part of the time limit: it takes as long as the data and the network ask for.
         """
         log, settings = self.chooser.log, self.chooser.settings
-        if (fault := _unwritable(self.chooser.given.graph, settings.options.opset)) is not None:
+        fault = _unwritable(self.chooser.given.graph, settings.options.opset) if self._computes else None
+        if fault is not None:
             log.warnings.append(f"no kernel on integers can be written: {fault}")
             return None
         if settings.data is None:
@@ -123,20 +128,35 @@ class IntegerChoice:
         """
         extraction = limited(options.added(Roundings.free(options.kernels)), options.model, other_bounds(self.chooser))
         chosen: set[int] = set()
-        for share in _SHARES.values():
+        for share in self._shares.values():
             priced = favoured(extraction, share)
-            chosen |= _positions(
+            chosen |= positions_of(
                 extraction, self.chooser.solved(priced, "ilp", share=self._allowance.share), integers=True
             )
         savings = {kernel: options.saving(kernel) for kernel in options.kernels if chosen.issuperset(kernel.positions)}
-        paying = [kernel for kernel, saving in savings.items() if saving > 0 or not kernel.online]
+        paying = [
+            kernel
+            for kernel, saving in savings.items()
+            if (options.pays(kernel) if kernel.packing else saving > 0 or not kernel.online)
+        ]
         return sorted(paying, key=lambda kernel: -savings[kernel])
+
+    @property
+    def _computes(self) -> bool:
+        """True if operators may compute on integers, beside those that may read packed weights."""
+        return INTEGER in self.chooser.settings.choices.policy.precisions
+
+    @property
+    def _shares(self) -> Mapping[str, float]:
+        """The shares of prices that kernels on integers count at in each choice, by the end of its name."""
+        return _SHARES if self._computes else {"": 1.0}
 
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
         settings = self.chooser.settings
         policy = settings.choices.policy
         allowed = [op for op in settings.device.integers if policy.allows(op, INTEGER)]
-        kernels = integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)
+        kernels = [*integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)]
+        kernels += packed_kernels(self.exact.extraction, solution, settings.packings)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 
@@ -159,12 +179,12 @@ class IntegerChoice:
         data = (*calibrate, *tighten)
         search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
         chosen: dict[str, Held] = {}
-        for name, share in _SHARES.items():
+        for end, share in self._shares.items():
             earlier = next(iter(chosen.values()), None)
-            held = search.held(name, share, None if earlier is None else earlier.factor)
+            held = search.held(end, share, None if earlier is None else earlier.factor)
             graphs = [other.tried.candidate.graph.nodes for other in chosen.values()]
             if held is not None and held.tried.candidate.graph.nodes not in graphs:
-                chosen[name] = held
+                chosen[end] = held
         if not chosen:
             self.chooser.log.warnings.append(
                 "no choice on integers is within the error that is allowed: float32 is kept"
@@ -210,27 +230,31 @@ class IntegerChoice:
         `unlimited` is the choice that no error limits.
         """
         nodes = tried.extraction.snapshot.nodes
-        chosen = _positions(tried.extraction, tried.solution, integers=True)
-        integers = Counter(nodes[p].op for p in chosen)
-        unbound = _positions(*unlimited, integers=True)
-        policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
+        chosen = positions_of(tried.extraction, tried.solution, integers=True)
+        packed = packed_of(tried.extraction, tried.solution)
+        integers = Counter(nodes[p].op for p in chosen if p not in packed)
+        unbound = positions_of(*unlimited, integers=True)
+        policy = self.chooser.settings.choices.policy
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}
-        precisions = _narrow(tried.extraction, tried.solution)
-        for position in _positions(tried.extraction, tried.solution, integers=False) - chosen:
+        for position, precision in packed.items():
+            narrow.setdefault(precision, Counter())[nodes[position].op] += 1
+        precisions = narrow_of(tried.extraction, tried.solution)
+        for position in positions_of(tried.extraction, tried.solution, integers=False) - chosen:
             node = nodes[position]
             declared = OPS.get(node.op)
-            if declared is None or declared.view or not _makes_floats(node.types):
+            constant = tried.extraction.snapshot.classes[node.eclass].constant
+            if declared is None or declared.view or constant or not _makes_floats(node.types):
                 continue
             if position in precisions:
                 narrow.setdefault(precisions[position], Counter())[node.op] += 1
                 continue
-            if not policy.allows(node.op, INTEGER):
+            if not any(policy.allows(node.op, precision) for precision in (INTEGER, *PACKED)):
                 reason = "policy"
-            elif node.op not in device.integers or position not in prepared.considered:
+            elif position not in prepared.considered:
                 reason = "kernel"
             else:
-                reason = "error" if position in unbound else "cost"
+                reason = "error" if position in unbound or position in prepared.measured.refused else "cost"
             kept.setdefault(node.op, Counter())[reason] += 1
         return dict(integers), _plain(narrow), _plain(kept)
 
@@ -245,25 +269,6 @@ def _unwritable(graph: Graph, asked: int | None) -> str | None:
         except ExportModelError as fault:
             return told(fault)
     return None
-
-
-def _positions(extraction: TensorProblem, solution: Solution, *, integers: bool) -> set[int]:
-    """The e-nodes of the kernels of a solution, those on integers or the others."""
-    chosen = (extraction.options[index] for index in solution.chosen.values())
-    return {p for option in chosen if is_on_integers(option) is integers and not option.fetch for p in option.positions}
-
-
-def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
-    """The e-nodes of a solution that run in other precisions than their own, with these."""
-    chosen = (extraction.options[index] for index in solution.chosen.values())
-    return {
-        position: precision
-        for option in chosen
-        if not option.fetch and not is_on_integers(option)
-        for way in option.implementations
-        for precision in {way.arithmetic, way.result.precision, *(state.precision for state in way.operands)} - {""}
-        for position in option.positions
-    }
 
 
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
