@@ -25,6 +25,7 @@ from eqsat.steps.growing import Grown, grow
 from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
 from eqsat.steps.precision.choice import IntegerChoice
+from eqsat.steps.precision.overflow import PRECISION, FloatRanges, may_overflow
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
@@ -80,7 +81,8 @@ class Opened:
             settings = settings.reading(given.graph)
             model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()
-        if settings.data is not None and not settings.choices.policy.quantises:
+        policy = settings.choices.policy
+        if settings.data is not None and not policy.quantises and PRECISION not in policy.floats:
             log.warnings.append("calibration data were read, and nothing is quantised: precision='int8' would be")
         return cls(calibrated(settings, log), log, given, rules)
 
@@ -158,7 +160,11 @@ class Run:
 
     def chooser(self, grown: Grown) -> Chooser:
         """The chooser among the e-nodes of an e-graph, at the costs of this run."""
-        return Chooser(self.settings, self.log, self.given, grown.snapshot, self.adjust)
+        ranges = None
+        if may_overflow(self.settings):
+            with self.log.phase("calibrate"), self.settings.deadline.paused():
+                ranges = FloatRanges.of(self.settings, grown.encoding.graph, grown.snapshot)
+        return Chooser(self.settings, self.log, self.given, grown.snapshot, self.adjust, ranges)
 
     def finish(self, grown: Grown, measure: bool, again: bool = False) -> Finished:
         """The result from an e-graph, however far it was grown: chosen, measured if asked for, and certified.
@@ -184,8 +190,24 @@ class Run:
     def choose(self, grown: Grown) -> Chosen:
         """The cheapest choices by cost, the finalists."""
         chooser = self.chooser(grown)
+        chosen = self._choice(chooser)
+        if chooser.ranges is None:
+            return self._with_bytes(chooser, chosen)
+        while chooser.ranges.missed(chosen.candidates):
+            chosen = self._choice(chooser)
+        if chooser.ranges.note:
+            self.log.warnings.append(chooser.ranges.note)
+        final = self._with_bytes(chooser, chosen)
+        if final is not chosen and chooser.ranges.missed(final.candidates):
+            self.log.warnings.append("a choice on numbers of a byte is left out: it holds values beyond float16 in it")
+            return chosen
+        return final
+
+    def _choice(self, chooser: Chooser) -> Chosen:
         with self.log.phase("extract"), self.settings.deadline:
-            chosen = chooser.choice(chooser.weighed_problem())
+            return chooser.choice(chooser.weighed_problem())
+
+    def _with_bytes(self, chooser: Chooser, chosen: Chosen) -> Chosen:
         return IntegerChoice(chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
 
     def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:

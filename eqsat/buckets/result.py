@@ -11,12 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.buckets.program import BucketProgram, may_pad
 from eqsat.errors import UsageError
-from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.sizes.buckets import Bucket, Buckets
-from eqsat.language.terms.graph import Graph
 from eqsat.report.report import Report
 from eqsat.report.result import Result
-from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.system.markup import html_block, html_listing
 
@@ -86,20 +83,22 @@ class BucketedResult(Result):
 
         return SessionProgram.of(self.graph, self.to_onnx(), threads=self.threads)
 
-    def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
+    def to_onnx(
+        self, path: str | Path | None = None, opset: int | None = None, quantised: str | None = None
+    ) -> ModelProto:
         """One ONNX model that chooses by the sizes of its inputs; written to `path` too, if one is given."""
         if path is not None:
-            self.save(path, opset)
-        return super().to_onnx(None, opset) if self._is_one else self._model(opset)
+            self.save(path, opset, quantised)
+        return super().to_onnx(None, opset, quantised) if self._is_one else self._model(opset, quantised)
 
-    def save(self, path: str | Path, opset: int | None = None) -> None:
+    def save(self, path: str | Path, opset: int | None = None, quantised: str | None = None) -> None:
         """Write one ONNX file that chooses by the sizes of its inputs, its weights once."""
         if self._is_one:
-            super().save(path, opset)
+            super().save(path, opset, quantised)
             return
         from eqsat.language.onnx.write import switch
 
-        switch.save(self._cases(), Path(path), opset or self.opset)
+        switch.save(self._cases(quantised), Path(path), opset or self.opset)
 
     def save_each(self, folder: str | Path, opset: int | None = None) -> list[Path]:
         """Write a file for each choice into a folder, named after the buckets it is for, and return their paths.
@@ -144,25 +143,21 @@ class BucketedResult(Result):
     def _is_one(self) -> bool:
         return len(self.choices) == 1
 
-    def _model(self, opset: int | None) -> ModelProto:
+    def _model(self, opset: int | None, quantised: str | None) -> ModelProto:
         from eqsat.language.onnx.files.tensors import tensor_of
         from eqsat.language.onnx.write.switch import switched
 
-        skeleton, tensors = switched(self._cases(), opset or self.opset)
+        skeleton, tensors = switched(self._cases(quantised), opset or self.opset)
         skeleton.graph.initializer.extend(tensor_of(name, constant) for name, constant in tensors.items())
         return skeleton
 
-    def _cases(self) -> list[SwitchCase]:
+    def _cases(self, quantised: str | None) -> list[SwitchCase]:
         from eqsat.language.onnx.write.switch import SwitchCase
 
         return [
-            SwitchCase(_written(result.graph), [self.buckets.box(bucket) for bucket in buckets])
+            SwitchCase(result.written(quantised), [self.buckets.box(bucket) for bucket in buckets])
             for buckets, result in self.choices.items()
         ]
-
-
-def _written(graph: Graph) -> Graph:
-    return expanded(graph, lacking())
 
 
 def _named(bucket: Bucket) -> str:

@@ -12,8 +12,8 @@ import click
 from eqsat.commands.arguments import BUCKET, DURATION, NAMES, SIZES, Command, limit, once, weight
 from eqsat.commands.choices import DATA, RULES_FILE, OfTerms, OneOf, SomeOf, check_limit, check_weight
 from eqsat.errors import UsageError
-from eqsat.options.meanings import Call, Meaning
-from eqsat.options.options import Options, default_of, meaning_of, options_of
+from eqsat.options.meanings import Call, Meaning, meaning_of
+from eqsat.options.options import Options, default_of, options_of
 
 #: The type of an option that names a file.
 FILE = click.Path(path_type=Path)

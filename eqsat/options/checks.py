@@ -96,6 +96,14 @@ def opset(name: str, given: Any) -> int | None:
     return int(given)
 
 
+def quantised(name: str, given: Any) -> Any:
+    """A form of operators on integers."""
+    from eqsat.language.graphs.operators_on_integers import check_form
+
+    check_form(name, given)
+    return given
+
+
 def over_sizes(name: str, given: Any) -> Any:
     """A way to weigh sizes against each other."""
     from eqsat.runtime.examples import OverSizes

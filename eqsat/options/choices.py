@@ -41,6 +41,13 @@ def over_sizes() -> tuple[str, ...]:
     return get_args(OverSizes)
 
 
+def forms() -> tuple[str, ...]:
+    """Forms of operators on integers."""
+    from eqsat.language.graphs.operators_on_integers import FORMS
+
+    return FORMS
+
+
 def terms() -> tuple[str, ...]:
     """Terms of costs."""
     from eqsat.costs.model.amounts import UNITS

@@ -53,6 +53,7 @@ class ExploreKeywords(ParetoKeywords, total=False):
     over_sizes: OverSizes
     opset: int | None
     portable: bool
+    quantised: str
     prune_inputs: bool
 
 

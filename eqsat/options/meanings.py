@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import Field, dataclass, field
 from typing import Any, Literal, TypeAlias
 
 #: The calls that take options. Each takes what the ones before it take.
@@ -43,3 +43,9 @@ def stated(
 ) -> dict[str, Meaning]:
     """The metadata of a field: a meaning, with the defaults of calls that have others by their names."""
     return {"meaning": Meaning(check, text, since, help, flag, kind, choices, defaults)}  # type: ignore[arg-type]
+
+
+def meaning_of(one: Field[Any]) -> Meaning:
+    """The meaning of a field of options."""
+    meaning: Meaning = one.metadata["meaning"]
+    return meaning

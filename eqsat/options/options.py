@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from eqsat.errors import UsageError
 from eqsat.options import checks, choices
-from eqsat.options.meanings import CALLS, Call, Meaning
+from eqsat.options.meanings import CALLS, Call, meaning_of
 from eqsat.options.meanings import stated as _meaning
 from eqsat.options.sizes import sizes_of
 
@@ -228,8 +228,7 @@ class Options:
         metadata=_meaning(
             checks.over_sizes,
             '"sum" for the least weighted sum of costs over several sizes, or "worst" for the least share of the '
-            "original's "
-            "cost at the size where that is largest",
+            "original's cost at the size where that is largest",
             since="explore",
             flag="--over-sizes",
             help="Minimise over several sizes the weighted sum of costs, or the worst share of the original's.",
@@ -241,8 +240,7 @@ class Options:
         metadata=_meaning(
             checks.buckets,
             'sizes such as {"batch": [1, 4, 8]}: a choice for each from one e-graph, as a `BucketedResult`, which '
-            "picks the "
-            "smallest bucket that holds its inputs",
+            "picks the smallest bucket that holds its inputs",
             since="optimize",
             flag="--bucket",
             kind="buckets",
@@ -275,8 +273,7 @@ class Options:
         metadata=_meaning(
             checks.switch,
             "whether the finalists are timed against the original where the device's backend is here; the original "
-            "is then "
-            "kept unless the upper 95 % bound of new/old is below 1",
+            "is then kept unless the upper 95 % bound of new/old is below 1",
             since="optimize",
         ),
     )
@@ -285,8 +282,7 @@ class Options:
         metadata=_meaning(
             checks.switch,
             "whether a failure is raised; else the original is the result, `report.failure` says what failed, and a "
-            "region "
-            "that is found wrong is first tried anew without the rules behind it",
+            "region that is found wrong is first tried anew without the rules behind it",
             since="optimize",
         ),
     )
@@ -307,12 +303,22 @@ class Options:
         metadata=_meaning(
             checks.switch,
             "whether to write ONNX's operators alone; else a result for ONNX Runtime's CPU may be written in "
-            "operators of its "
-            "own, of the domain com.microsoft, which other runtimes lack",
+            "operators of its own, of the domain com.microsoft, which other runtimes lack",
             since="explore",
             flag="--portable",
             kind="flag",
             help="Write ONNX's operators alone, also where ONNX Runtime has faster ones of its own.",
+        ),
+    )
+    quantised: str = field(
+        default="qdq",
+        metadata=_meaning(
+            checks.quantised,
+            'the form of products on integers: "qdq", float ones between (de)quantisations, or "operators"',
+            since="explore",
+            flag="--quantised",
+            help="Form to write operators on integers in.",
+            choices=choices.forms,
         ),
     )
     table: CostTable | str | Path | None = field(
@@ -381,12 +387,6 @@ class Options:
     def asked_sizes(self) -> dict[str, dict[int, float]]:
         """The sizes that were asked for, each with its weight."""
         return sizes_of(self.sizes)
-
-
-def meaning_of(one: Field[Any]) -> Meaning:
-    """The meaning of a field of `Options`."""
-    meaning: Meaning = one.metadata["meaning"]
-    return meaning
 
 
 def options_of(call: Call) -> list[Field[Any]]:

@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from eqsat.options.meanings import Call
-from eqsat.options.options import default_of, meaning_of, options_of
+from eqsat.options.meanings import Call, meaning_of
+from eqsat.options.options import default_of, options_of
 
 Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")

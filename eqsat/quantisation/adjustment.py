@@ -21,8 +21,8 @@ MOST_TERMS = 4608
 _DAMPING = 0.01
 #: Terms for each row of data beyond which data say too little to choose numbers by.
 _LEAST_ROWS = 8
-#: Columns that are corrected at once.
-_BLOCK = 128
+#: Terms whose misses are passed on to all later ones at once, and those among them to the rest of these.
+_BLOCK, _INNER = 128, 16
 
 
 @dataclass
@@ -170,20 +170,23 @@ def _fixed(wanted: Array, steps: Array, zeros: Array, squares: Array, bounds: tu
     if not mean > 0:
         return np.asarray(np.clip(np.rint(wanted / steps) + zeros, *bounds))
     upper = _inverse_root(squares + _DAMPING * mean * np.eye(terms))
-    # A term in each row: what is written together lies together.
-    left, unit = np.ascontiguousarray(wanted.T[order]), steps.T[order].astype(np.float64)
+    # A term in each row, so that all that is read and written lies together.
+    left, unit = np.ascontiguousarray(wanted.T[order]), np.ascontiguousarray(steps.T[order], np.float64)
     zero, numbers = zeros.T[order], np.empty_like(left)
     for begin in range(0, terms, _BLOCK):
         end = min(begin + _BLOCK, terms)
-        missed = np.empty((end - begin, len(wanted)))
-        for term in range(begin, end):
-            numbers[term] = np.clip(np.rint(left[term] / unit[term]) + zero[term], *bounds)
-            missed[term - begin] = (left[term] - (numbers[term] - zero[term]) * unit[term]) / upper[term, term]
-            left[term + 1 : end] -= np.outer(upper[term, term + 1 : end], missed[term - begin])
+        missed = np.empty((end - begin, left.shape[1]))
+        for inner in range(begin, end, _INNER):
+            stop = min(inner + _INNER, end)
+            for term in range(inner, stop):
+                numbers[term] = np.clip(np.rint(left[term] / unit[term]) + zero[term], *bounds)
+                missed[term - begin] = (left[term] - (numbers[term] - zero[term]) * unit[term]) / upper[term, term]
+                left[term + 1 : stop] -= upper[term, term + 1 : stop, None] * missed[term - begin]
+            left[stop:end] -= upper[inner:stop, stop:end].T @ missed[inner - begin : stop - begin]
         left[end:] -= upper[begin:end, end:].T @ missed
-    found = np.empty_like(numbers)
-    found[order] = numbers
-    return found.T
+    found = np.empty(wanted.shape)
+    found[:, order] = numbers.T
+    return found
 
 
 def _inverse_root(squares: Array) -> Array:

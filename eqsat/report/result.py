@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import BackendError, ExportModelError, UsageError
+from eqsat.language.graphs.operators_on_integers import in_form
 from eqsat.language.onnx.write.availability import lacking, opset_of
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms import Graph, Plan
@@ -33,6 +34,7 @@ class Result:
     calls of a GPU's libraries were measured to be fastest by. `source` is the model as it was given, a path or a
     ModelProto, where nothing better was found and all of it was wanted; it is then what is written, too. `failures` are
     the errors that cost the run its result, where `report.failure` says that one did. `backend` is that of the device.
+    `quantised` is the form that operators on integers are written in.
     """
 
     graph: Graph
@@ -45,11 +47,21 @@ class Result:
     library_plans: tuple[str, ...] = ()
     failures: tuple[Exception, ...] = field(default=(), compare=False, repr=False)
     backend: str = "onnxruntime"
+    quantised: str = "qdq"
 
     @cached_property
     def _written(self) -> Graph:
         """The graph in operators that ONNX has, as far as laws define the others."""
-        return expanded(self.graph, lacking())
+        return expanded(in_form(self.graph, self.quantised, self.backend), lacking())
+
+    def written(self, quantised: str | None = None) -> Graph:
+        """The graph in operators that ONNX has, those on integers in a form, "qdq" or "operators".
+
+        The form is that of the run if left out. UsageError for another one.
+        """
+        if quantised is None or quantised == self.quantised:
+            return self._written
+        return expanded(in_form(self.graph, quantised, self.backend), lacking())
 
     @cached_property
     def _program(self) -> Program:
@@ -103,36 +115,44 @@ class Result:
 
         return program_of(self.graph if self.plan is None else self.plan, sizing_of(self.graph).completed(sizes or {}))
 
-    def to_onnx(self, path: str | Path | None = None, opset: int | None = None) -> ModelProto:
+    def to_onnx(
+        self, path: str | Path | None = None, opset: int | None = None, quantised: str | None = None
+    ) -> ModelProto:
         """The result as an ONNX model at its own opset or a chosen one; written to `path` too, if one is given.
 
-        ExportModelError for a target that cannot be written or an operator the opset lacks.
+        `quantised` is the form of operators on integers, that of the run if left out: "qdq" for float operators between
+        dequantisation and quantisation, "operators" for QLinearConv, QLinearMatMul and MatMulInteger. ExportModelError
+        for a target that cannot be written or an operator the opset lacks, UsageError for another form.
         """
         from eqsat.language.onnx.write import exporter, verbatim
 
         if path is not None:
-            self.save(path, opset)
-        given = self._given(opset)
-        return exporter.to_model(self._written, opset or self.opset) if given is None else verbatim.model(given)
+            self.save(path, opset, quantised)
+        given = self._given(opset, quantised)
+        if given is not None:
+            return verbatim.model(given)
+        return exporter.to_model(self.written(quantised), opset or self.opset)
 
-    def save(self, path: str | Path, opset: int | None = None) -> None:
+    def save(self, path: str | Path, opset: int | None = None, quantised: str | None = None) -> None:
         """Write the result as an ONNX file, atomically and without a copy of the weights in memory.
 
-        Where the original was kept, the file is the one it was read from, byte by byte. ExportModelError as in
+        Where the original was kept, the file is the one it was read from, byte by byte. `quantised`, and errors, as in
         `to_onnx`.
         """
         from eqsat.language.onnx.write import exporter, verbatim
 
-        given = self._given(opset)
+        given = self._given(opset, quantised)
         if given is None:
-            exporter.save(self._written, Path(path), opset or self.opset)
+            exporter.save(self.written(quantised), Path(path), opset or self.opset)
         else:
             verbatim.save(given, Path(path))
 
-    def _given(self, opset: int | None) -> Path | ModelProto | None:
-        """The model as it was given, if that is the result at this opset."""
+    def _given(self, opset: int | None, quantised: str | None) -> Path | ModelProto | None:
+        """The model as it was given, if that is the result at this opset and in this form."""
         wanted = opset or self.opset
         if self.source is None or (wanted is not None and wanted != opset_of(self.graph)):
+            return None
+        if in_form(self.graph, quantised or self.quantised, self.backend) is not self.graph:
             return None
         # A file that is gone since then was read in full: the graph stands for it.
         gone = isinstance(self.source, Path) and not self.source.exists()

@@ -13,7 +13,9 @@ from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.judging import as_given, keeps, plan_cost, price_of
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.lower import lower
+from eqsat.language.graphs.operators_on_integers import in_form
 from eqsat.language.onnx.read.model import Given
+from eqsat.language.terms import Graph
 from eqsat.report.finalists import Candidate, with_bodies, written_size
 from eqsat.steps import fused
 from eqsat.steps.settings import Settings
@@ -39,7 +41,7 @@ class Finalists:
             assembled = assemble(extraction, solution, original, known)
             if self.settings.contrib:
                 assembled = fused.for_onnxruntime(assembled)
-            graph = lower(assembled.plan)
+            graph = self._formed(lower(assembled.plan))
             if assembled.decoded.graph.nodes in seen and assembled.plan.is_plain:
                 continue
             if assembled.plan.is_plain:
@@ -59,7 +61,10 @@ class Finalists:
         solution = as_given(self.extraction)
         if not settings.is_plain:
             assembled = assemble(self.extraction, solution, original)
-            graph, cost = lower(assembled.plan), replace(plan_cost(assembled), price=self._price(solution))
+            graph, cost = (
+                self._formed(lower(assembled.plan)),
+                replace(plan_cost(assembled), price=self._price(solution)),
+            )
             size = written_size(graph, settings.options.opset)
             candidate = Candidate("original", graph, cost, size, assembled=assembled)
             candidate.amounts = readable(solution.amounts)
@@ -76,6 +81,9 @@ class Finalists:
                 candidate.cost = replace(cost, price=solution.cost)
         candidate.within = keeps(problem, candidate.amounts)
         return candidate
+
+    def _formed(self, graph: Graph) -> Graph:
+        return in_form(graph, self.settings.options.quantised, self.settings.backend)
 
     def _price(self, solution: Solution) -> float:
         return solution.cost if self.adjusted else price_of(self.extraction, solution, self.settings.costs)

@@ -13,6 +13,7 @@ from eqsat.errors import ExtractionError
 from eqsat.extract import Solution, solve
 from eqsat.extract.solvers.restricted import Restricted
 from eqsat.extract.tensors.assembly import assemble
+from eqsat.extract.tensors.barred import without_precision
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
 from eqsat.language.onnx.read.model import Given
@@ -25,6 +26,7 @@ from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.steps import fused
 from eqsat.steps.candidates import Finalists
 from eqsat.steps.log import Log
+from eqsat.steps.precision.overflow import PRECISION, FloatRanges
 from eqsat.steps.settings import Settings
 
 #: The share of what is left of a call that choosing may take, and that of a choice which another one follows.
@@ -55,13 +57,17 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses among the e-nodes of a snapshot of the e-graph of a model."""
+    """Chooses among the e-nodes of a snapshot of the e-graph of a model.
+
+    `ranges` are those of values on the calibration data, where some may be held in float16.
+    """
 
     settings: Settings
     log: Log
     given: Given
     snapshot: Snapshot
     adjust: Adjust | None = None
+    ranges: FloatRanges | None = None
 
     def problem(self, counted: Sequence[str] = ()) -> TensorProblem:
         """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
@@ -74,6 +80,8 @@ class Chooser:
         extraction = tensor_problem(
             self.snapshot, costs, available, settings.choices, settings.boundary, contrib=settings.contrib
         )
+        if self.ranges is not None and self.ranges.beyond:
+            extraction = without_precision(extraction, self.ranges.beyond.keys(), PRECISION)
         extraction = limited(extraction, costs, settings.bounds, counted)
         return extraction if self.adjust is None else self.adjust(extraction)
 

@@ -192,6 +192,7 @@ def _kept_original(given: Given, settings: Settings, log: Log) -> Result:
         options.opset,
         failures=tuple(failures),
         backend=settings.backend,
+        quantised=options.quantised,
     )
     return with_asked_inputs(result, given, options)
 

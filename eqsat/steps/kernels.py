@@ -11,6 +11,8 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import CostError, EqsatError
 from eqsat.extract.tensors.candidates import candidates
+from eqsat.extract.tensors.pricing import Pricing
+from eqsat.extract.tensors.stated import stated_keys
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import BACKENDS
 from eqsat.steps.log import Log
@@ -26,15 +28,19 @@ _MOST_FUSED = 32
 def with_kernels(settings: Settings, snapshot: Snapshot, log: Log) -> Settings:
     """The settings with the times of an e-graph's kernels, for a device whose costs no table has.
 
-    The costs of ONNX Runtime are borrowed from the nearest machine and scaled; of another runtime none come with eqsat,
-    and the kernels that are estimated to take longest are measured first. Like calibration it is no part of the time
-    limit.
+    The costs of ONNX Runtime are borrowed from the nearest machine and scaled, but for kernels on integers, of which
+    times of another processor say nothing; of another runtime none come with eqsat, and the kernels that are estimated
+    to take longest are measured first. Like calibration it is no part of the time limit.
     """
-    if settings.device.is_onnxruntime or settings.device.gpu or not may_measure(settings):
+    if settings.device.gpu or not may_measure(settings):
         return settings
-    found = candidates(snapshot, settings.device, settings.choices, settings.costs.sizes, _MOST_FUSED)
+    keys: list[Key] = stated_keys(snapshot, Pricing(snapshot, settings.costs))
+    if not settings.device.is_onnxruntime:
+        keys += candidates(snapshot, settings.device, settings.choices, settings.costs.sizes, _MOST_FUSED)
+    if not keys:
+        return settings
     with log.phase("calibrate"), settings.deadline.paused():
-        return replace(settings, costs=costs_with([*found], settings, log))
+        return replace(settings, costs=costs_with([*dict.fromkeys(keys)], settings, log))
 
 
 def may_measure(settings: Settings) -> bool:

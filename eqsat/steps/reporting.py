@@ -96,5 +96,6 @@ def result_of(
         settings.costs.library_plans if settings.device.gpu else (),
         tuple(log.failures),
         settings.backend,
+        options.quantised,
     )
     return with_asked_inputs(result, given, options)

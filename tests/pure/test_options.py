@@ -14,8 +14,8 @@ import eqsat
 from eqsat import cli
 from eqsat.errors import UsageError
 from eqsat.options import keywords
-from eqsat.options.meanings import CALLS, Call
-from eqsat.options.options import Options, default_of, meaning_of, options_of
+from eqsat.options.meanings import CALLS, Call, meaning_of
+from eqsat.options.options import Options, default_of, options_of
 
 TYPED = {
     "pareto": keywords.ParetoKeywords,

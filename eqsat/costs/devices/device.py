@@ -38,8 +38,8 @@ class Device:
     are those its backend has kernels for, and `fuses` says whether it makes kernels of several operators. `source` says
     where the figures come from. `gpu` is the name that the driver of a CUDA device reports, empty for other devices.
     `integers` are the operators of float32 that its backend can run on integers, between quantisation and
-    dequantisation, `packings` the forms of constant weights that its kernels of products read. `runtime` is the backend
-    of a CPU, ONNX Runtime where it is left out.
+    dequantisation, and on floats of 8 bits where it has a speed for `float8`; `packings` are the forms of constant
+    weights that its kernels of products read. `runtime` is the backend of a CPU, ONNX Runtime where it is left out.
     """
 
     name: str
@@ -92,9 +92,9 @@ class Device:
     @property
     def precisions(self) -> tuple[str, ...]:
         """The element types and arithmetic it has a speed of its own for, beside float32."""
-        floats = tuple(name for name in self.flops if name not in ("float32", "float64"))
-        packed = dict.fromkeys(PACKINGS[name].kind for name in self.packings)
-        return (*floats, *(("int8",) if self.integers else ()), *packed)
+        names = (name for name in self.flops if name not in ("float32", "float64"))
+        packed = (PACKINGS[name].kind for name in self.packings)
+        return tuple(dict.fromkeys((*names, *(("int8",) if self.integers else ()), *packed)))
 
     @property
     def is_onnxruntime(self) -> bool:
@@ -167,6 +167,8 @@ def gpu_device(gpu: Gpu) -> Device:
     tensor = cycles * products
     bandwidth = 2 * gpu.memory_clock * gpu.memory_bits / 8 or _BANDWIDTH
     flops = {"bfloat16": tensor, "float16": tensor, "float32": cycles * lanes, "float64": cycles * wide}
+    for name, least in _DOUBLED.items():
+        flops |= {name: 2 * tensor} if gpu.capability >= least else {}
     return Device(
         name=MAKER + re.sub(r"[^a-z0-9]+", "-", gpu.name.lower().removeprefix("nvidia")).strip("-"),
         kind="roofline",
@@ -183,6 +185,7 @@ def gpu_device(gpu: Gpu) -> Device:
         fuses=True,
         source=f"An estimate: peaks of {gpu.name} by the clocks, multiprocessors and memory that its driver reports.",
         gpu=gpu.name,
+        integers=MATRIX_PRODUCTS if "int8" in flops else (),
     )
 
 
@@ -251,6 +254,10 @@ _CYCLES: tuple[tuple[tuple[int, int], float, float, float], ...] = (
     ((7, 0), 64, 32, 512),
     ((0, 0), 64, 2, 64),
 )
+#: Numbers of a byte that tensor cores multiply twice as fast as float16, by the least compute capability.
+_DOUBLED = {"int8": (8, 0), "float8": (8, 9)}
+#: The operators that run on numbers of a byte on GPUs.
+MATRIX_PRODUCTS = ("gemm", "matmul")
 #: Stand-ins for a GPU that reports no clock or no memory: hertz, bytes a second; and seconds of a launch.
 _CLOCK, _BANDWIDTH, _LAUNCH = 1.5e9, 5e11, 2.5e-6
 

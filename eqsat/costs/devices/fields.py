@@ -19,7 +19,7 @@ from eqsat.language.terms.types import DType
 CUDA, MAKER = "cuda", "nvidia-"
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
-_ELEMENTS = (*(one.value for one in DType if one.is_float), "tf32")
+_ELEMENTS = (*(one.value for one in DType if one.is_float), "tf32", "int8", "float8")
 
 
 def read_fields(text: str, where: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from eqsat.errors import UsageError, nearest
 from eqsat.language.ops import OPS
 from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.plan import Implementation
+from eqsat.language.terms.state import FLOAT8
 from eqsat.language.terms.types import DType, TensorType
 
 #: Largest relative change by rounding to an element type, or by forming products in an arithmetic: half the distance
@@ -19,6 +20,8 @@ ROUNDOFF: Mapping[str, float] = MappingProxyType({"float16": 2.0**-11, "bfloat16
 NARROW = ("float16", "bfloat16")
 #: The precision of kernels that compute on integers, by scales: values in uint8, weights in int8.
 INTEGERS = "int8"
+#: The precisions in which numbers of a byte stand for values, by scales.
+BYTES = (INTEGERS, FLOAT8)
 #: The precisions of products whose constant weights are packed in blocks.
 PACKED = tuple(dict.fromkeys(one.kind for one in PACKINGS.values()))
 #: The error of an output that is accepted in a lower precision where no limit is stated.
@@ -40,9 +43,9 @@ class PrecisionPolicy:
     """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
     operators that keep float32 in any case.
 
-    `precisions` are of float16, bfloat16, int8 and int4, which is one of weights, `arithmetic` of tf32, `keep` names of
-    operators; UsageError for others, and for a policy that contradicts itself. How far outputs may move is a limit of
-    the run: its "error".
+    `precisions` are of float16, bfloat16, int8, float8 and int4, which is one of weights, `arithmetic` of tf32, `keep`
+    names of operators; UsageError for others, and for a policy that contradicts itself. How far outputs may move is a
+    limit of the run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
@@ -51,8 +54,8 @@ class PrecisionPolicy:
 
     def __post_init__(self) -> None:
         for name in self.precisions:
-            if name not in (*NARROW, INTEGERS, *PACKED):
-                known = (*NARROW, INTEGERS, *PACKED)
+            if name not in (*NARROW, *BYTES, *PACKED):
+                known = (*NARROW, *BYTES, *PACKED)
                 raise UsageError(f"no precision {name!r}", expected=", ".join(known[:-1]) + f" or {known[-1]}")
         for name in self.arithmetic:
             if name != "tf32":
@@ -75,13 +78,8 @@ class PrecisionPolicy:
 
     @property
     def quantises(self) -> bool:
-        """True if kernels may compute on integers, or on weights of such."""
-        return INTEGERS in self.precisions or self.packs
-
-    @property
-    def packs(self) -> bool:
-        """True if weights may be packed in blocks."""
-        return any(name in PACKED for name in self.precisions)
+        """True if kernels may compute on numbers of a byte, or on weights of fewer bits."""
+        return any(name in self.precisions for name in (*BYTES, *PACKED))
 
     @property
     def is_exact(self) -> bool:
@@ -115,7 +113,7 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
     {
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
-        "mixed": PrecisionPolicy(("float16", INTEGERS, *PACKED), ("tf32",), SENSITIVE - _AVERAGES),
+        "mixed": PrecisionPolicy(("float16", *BYTES, *PACKED), ("tf32",), SENSITIVE - _AVERAGES),
         "int8": PrecisionPolicy((INTEGERS,), keep=SENSITIVE - _AVERAGES),
         "int4": PrecisionPolicy(PACKED),
         "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - _WIDENED),

@@ -9,26 +9,27 @@ from dataclasses import replace
 from typing import Any, TypeAlias
 
 from eqsat.costs.devices.device import Device, DeviceArgument
-from eqsat.costs.kernels.applications import Sizes, applications, is_free, tensor_type
+from eqsat.costs.kernels.applications import Sizes, is_free
 from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, runs_as_one, shared
 from eqsat.costs.kernels.implementations import Types, converting, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import ROUNDOFF, is_product, rounding_error
+from eqsat.costs.kernels.regions import stated
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.model.asked import Application, CostFunction, asked
 from eqsat.costs.model.borrowed import Borrowed
-from eqsat.costs.model.cost import TERMS, Cost, GraphCost, added, average, check_objective
+from eqsat.costs.model.cost import TERMS, Cost, GraphCost, average, check_objective
 from eqsat.costs.model.fit import Fit
+from eqsat.costs.model.graph_costs import graph_cost
 from eqsat.costs.model.sharing import Sharing, passing_bytes
 from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, measured_graphs
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.language.ops import OPS
-from eqsat.language.terms import PLAIN, Graph, Implementation, Node, State, TensorType
+from eqsat.language.terms import PLAIN, Graph, Implementation, State, TensorType
 from eqsat.runtime.cuda.program.placement import is_strided
 from eqsat.runtime.examples import SizePoint
-from eqsat.system.deadline import check
 
 #: Weights of terms.
 Objective: TypeAlias = Mapping[str, float]
@@ -286,7 +287,9 @@ class CostModel:
         const: Sequence[bool],
         way: Implementation | None = None,
     ) -> OpKey:
-        """The key an operator run in some way is measured under."""
+        """The key an operator run in some way is measured under; one on integers by that of the kernel it is."""
+        if (kernel := stated(op, attrs, operands, const)) is not None:
+            return self.key(kernel.op, kernel.attrs, kernel.operands, kernel.const, kernel.implementation)
         if way is None or way.is_plain:
             return OpKey.of(op, attrs, operands, const, self.sizes)
         typed = [None if t is None else s.typed(t) for t, s in zip(operands, way.operands, strict=True)]
@@ -302,33 +305,7 @@ class CostModel:
 
     def graph(self, graph: Graph) -> GraphCost:
         """The cost of a whole graph, node by node, and of the constants that are there when it runs."""
-        nodes: list[tuple[Node, Cost]] = []
-        price, weights = 0.0, dict[int, float]()
-        known, read = set(graph.constants), set[str | None](graph.outputs.values())
-        warm: set[tuple[Any, ...]] = set()
-        for node, operands, results, const in applications(graph):
-            check()
-            cost = self.node(node.op, node.attrs, operands, results, const)
-            if True in const:
-                kind = (node.op, node.attrs, operands, *(v for v, c in zip(node.inputs, const, strict=True) if c))
-                if kind in warm and (saved := self.saved(node.op, node.attrs, operands, const)):
-                    cost = replace(cost, seconds=cost.seconds - saved)
-                warm.add(kind)
-            if self.cost is not None:
-                price += self.price(node.op, node.attrs, operands, results, const)
-            else:  # nodes of one kind have one cost, the same object
-                price += weights.get(id(cost)) or weights.setdefault(id(cost), self.weigh(cost))
-            nodes.append((node, cost))
-            if is_free(node.op, operands, const):
-                known |= {v for v in node.outputs if v}
-            else:
-                read.update(node.inputs)
-        total = added(cost for _, cost in nodes)
-        for value in sorted(v for v in known if v in read):
-            weight = self.constant(tensor_type(graph, value))
-            total += weight
-            price += self.weigh(weight) if self.cost is None else 0.0
-        return GraphCost(total, price, tuple(nodes))
+        return graph_cost(self, graph)
 
     def _cost(
         self,
@@ -341,6 +318,9 @@ class CostModel:
     ) -> Cost:
         if is_free(op, operands, const):
             return Cost()
+        if (kernel := stated(op, attrs, operands, const)) is not None:
+            made = kernel.operands, kernel.results, kernel.const
+            return replace(self._cost(kernel.op, kernel.attrs, *made, kernel.implementation), error=0.0)
         if self._parts:
             return average(
                 (share, model.node(op, attrs, operands, results, const, way)) for share, model in self._parts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from eqsat.costs.model.cost import Cost
 from eqsat.egraph.decode import Decoded, decode, fold_derived
@@ -24,7 +24,8 @@ class Assembled:
     """The graph of a solution: as decoded, with its constants folded, and as steps with the cost of each.
 
     `choice` says for each e-class of `snapshot` which e-node was chosen, as a position in it. A class that a solution
-    makes in two ways, such as once inside a kernel and once for other readers, has a class of its own for each.
+    makes in two ways, such as once inside a kernel and once for other readers, has a class of its own for each;
+    `origins` says which class of the problem each of them is.
     """
 
     decoded: Decoded
@@ -32,6 +33,7 @@ class Assembled:
     costs: tuple[Cost, ...]
     snapshot: Snapshot
     choice: dict[int, int]
+    origins: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -96,7 +98,7 @@ class _Assembly:
         if self.solution.schedule:
             graph = _ordered(graph, steps)
         plan = Plan(graph, tuple(steps), self.extraction.boundary, self._scales(decoded))
-        return Assembled(decoded, plan, tuple(costs), snapshot, self.choice)
+        return Assembled(decoded, plan, tuple(costs), snapshot, self.choice, self.origins)
 
     def _scales(self, decoded: Decoded) -> dict[tuple[str, str], Scale | BlockScale]:
         """The scales of values held in integers, by the names that values have."""
@@ -256,6 +258,8 @@ class _Assembly:
                 cost = unread.pop(node.operands[0], Cost()) if node.op == PROJECTION else made.cost
                 if len(listing.producers[value].outputs) > 1:
                     listing.add_whole(value, cost)
+                elif made.option.stated:
+                    listing.add_each([decoded.names.get(member) for member in made.members], cost)
                 else:
                     listing.add(self._kernel(made, decoded, value), cost)
         return listing.finished()
@@ -302,6 +306,13 @@ class _StepList:
             return
         self.whole[node.outputs] = len(self.steps)
         self.add(_plain_kernel(node), cost)
+
+    def add_each(self, values: Sequence[str | None], cost: Cost) -> None:
+        """The nodes that make values, each as a kernel of its own, the last with the cost of all."""
+        done = {one for step in self.steps if isinstance(step, Kernel) for one in step.nodes}
+        for value in values:
+            if value in self.producers and value not in done:
+                self.add(_plain_kernel(self.producers[value]), cost if value == values[-1] else Cost())
 
     def finished(self) -> tuple[list[Step], list[Cost]]:
         """All steps, first those that compute from constants alone because they were not folded."""

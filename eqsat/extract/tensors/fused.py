@@ -18,7 +18,10 @@ _MOST_CHAINS = 6
 
 @dataclass(frozen=True, slots=True)
 class FusedChain:
-    """E-nodes run as one kernel, operands first, each by an implementation, with the operands read from memory."""
+    """E-nodes run as one kernel, operands first, each by an implementation, with the operands read from memory.
+
+    One that is `stated` is written as these, and made a kernel by the runtime.
+    """
 
     eclass: int
     positions: tuple[int, ...]
@@ -27,6 +30,7 @@ class FusedChain:
     operands: tuple[tuple[int, State], ...]
     cost: Cost
     price: float
+    stated: bool = False
 
     @property
     def kind(self) -> tuple[bool, bool, bool]:

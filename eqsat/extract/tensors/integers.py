@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from eqsat.costs.kernels.precision import INTEGERS
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.ops import OPS
-from eqsat.language.terms import PACKINGS, BlockScale, DType, Scale, TensorType
+from eqsat.language.terms import PACKINGS, BlockScale, DType, Implementation, Scale, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +18,10 @@ class IntegerKernel:
     """E-nodes that may run as one kernel on integers: positions, operands first, each read by the next.
 
     `reads` are the operand classes held in uint8, `weights` the position whose weights are held in int8, if any. Where
-    it is `online`, the operand is quantised when the kernel runs; where `floats`, the result is float32. With a
-    `packing` the weights are packed in its blocks instead.
+    it is `online`, the operand is quantised when the kernel runs; where `floats`, the result is float32. `precision` is
+    that of operands, weights and result where it is another than of integers, `ways` and `links` the implementations of
+    its e-nodes, and which earlier one makes each operand, where these do not follow. With a `packing` the weights are
+    packed in its blocks instead.
     """
 
     positions: tuple[int, ...]
@@ -27,6 +30,9 @@ class IntegerKernel:
     weights: int | None = None
     online: bool = False
     floats: bool = False
+    precision: str = INTEGERS
+    ways: tuple[Implementation, ...] = ()
+    links: tuple[tuple[int | None, ...], ...] = ()
     packing: str = ""
 
 
@@ -36,8 +42,8 @@ class Roundings:
 
     `values` belong to classes held in uint8, `weights` to the products whose weights are held in int8, by position,
     `online` to products whose operand is quantised when they run, `packed` to products with packed weights, by position
-    and packing. `copied` are classes that only hold elements of
-    another one, by the same scale: they are not rounded again.
+    and packing. `copied` are classes that only hold elements of another one, by the same scale: they are not rounded
+    again. `others` are those in other precisions than of integers.
     """
 
     values: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
@@ -45,10 +51,23 @@ class Roundings:
     online: Mapping[int, float] = field(default_factory=dict)
     copied: frozenset[int] = frozenset()
     packed: Mapping[tuple[int, str], tuple[BlockScale, float]] = field(default_factory=dict)
+    others: Mapping[str, Roundings] = field(default_factory=dict)
+
+    def of(self, precision: str) -> Roundings:
+        """The roundings in a precision, of integers or another one."""
+        return self if precision == INTEGERS else self.others.get(precision, Roundings())
 
     @staticmethod
     def free(kernels: Iterable[IntegerKernel]) -> Roundings:
         """Roundings that move nothing, by a scale of no meaning: to see which kernels would pay."""
+        alike: dict[str, list[IntegerKernel]] = {INTEGERS: []}
+        for kernel in kernels:
+            alike.setdefault(kernel.precision, []).append(kernel)
+        free = {precision: Roundings._free(some) for precision, some in alike.items()}
+        return replace(free.pop(INTEGERS), others=free)
+
+    @staticmethod
+    def _free(kernels: Iterable[IntegerKernel]) -> Roundings:
         nothing = Scale(DType.UINT8, (1.0,), least=0, most=255), 0.0
         values, products = dict[int, tuple[Scale, float]](), dict[int, tuple[Scale, float]]()
         packed: dict[tuple[int, str], tuple[BlockScale, float]] = {}
@@ -68,6 +87,7 @@ class Roundings:
             weights={k: (scale, error * factor) for k, (scale, error) in self.weights.items()},
             online={k: error * factor for k, error in self.online.items()},
             packed={k: (scale, error * factor) for k, (scale, error) in self.packed.items()},
+            others={precision: one.scaled(factor) for precision, one in self.others.items()},
         )
 
 

@@ -56,13 +56,16 @@ def price_of(extraction: TensorProblem, solution: Solution, costs: CostModel) ->
 
 
 def plan_cost(assembled: Assembled) -> GraphCost:
-    """The seconds of a plan, step by step: conversions count for the node whose value they convert."""
+    """The seconds of a plan, step by step: conversions count for the node whose value they convert,
+    those of inputs for one that reads them."""
     producers = {v: node for node in assembled.graph.nodes for v in node.outputs if v}
     total = Cost()
     nodes = []
     for step, cost in zip(assembled.plan.steps, assembled.costs, strict=True):
         total += cost
         value = step.value if isinstance(step, Conversion) else step.nodes[-1]
-        if value in producers:
-            nodes.append((producers[value], cost))
+        reader = next(iter(assembled.graph.consumers.get(value, ())), None)
+        node = producers.get(value, reader)  # an input is converted for a node that reads it
+        if node is not None:
+            nodes.append((node, cost))
     return GraphCost(total, total.seconds, tuple(nodes))

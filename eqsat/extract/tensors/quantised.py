@@ -19,7 +19,7 @@ from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images
 from eqsat.extract.tensors.packed import packed_bytes
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.ops import spec
 from eqsat.language.terms import PACKINGS, PLAIN, BlockScale, DType, Implementation, Scale, State, TensorType
 
@@ -67,7 +67,7 @@ class IntegerOptions:
 
         held: set[int] = set()
         for kernel in self.kernels:
-            error = _error(kernel, roundings)
+            error = error_of(kernel, roundings)
             cost = self._cost(kernel) if error is not None else None
             if cost is None or error is None:
                 continue
@@ -261,15 +261,15 @@ def favoured(extraction: TensorProblem, share: float) -> TensorProblem:
 
 
 def is_on_integers(option: KernelOption) -> bool:
-    """Return whether a kernel computes on integers in the place of float32, or reads packed weights."""
+    """Return whether a kernel computes on numbers of a byte in the place of float32, or reads packed weights."""
     return _computes(option) or any(way.arithmetic in PACKINGS for way in option.implementations)
 
 
 def _computes(option: KernelOption) -> bool:
-    return any(way.arithmetic == INTEGER for way in option.implementations)
+    return any(way.arithmetic in BYTES for way in option.implementations)
 
 
-def _error(kernel: IntegerKernel, roundings: Roundings) -> float | None:
+def error_of(kernel: IntegerKernel, roundings: Roundings) -> float | None:
     """The error of a kernel's roundings together; None where one of them was not measured."""
     parts: list[float] = []
     if kernel.weights is not None:

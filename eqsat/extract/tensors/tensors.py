@@ -21,6 +21,7 @@ from eqsat.extract.tensors.fused import chains
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
 from eqsat.extract.tensors.shared import shared_constants
+from eqsat.extract.tensors.stated import stated_kernels
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
 from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, BlockScale, Implementation, Scale, State, TensorType
@@ -47,7 +48,7 @@ class KernelOption:
     `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
     `split` they are the results of that one operator instead, in a class of its own that each of them is read from.
     `fetch` is no kernel, but the time to bring a constant into the caches, in a class of its own that kernels which
-    share the constant need.
+    share the constant need. One that is `stated` is written as its e-nodes: a runtime makes a kernel of them by itself.
     """
 
     positions: tuple[int, ...]
@@ -56,6 +57,7 @@ class KernelOption:
     links: tuple[tuple[int | None, ...], ...] = ()
     split: Split | None = None
     fetch: bool = False
+    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +79,7 @@ class TensorProblem:
         """The nodes of the problem that stand for the original graph, run as it says."""
         originals = []
         for index, option in enumerate(self.options):
-            plain = option.split is not None or len(option.positions) == 1
+            plain = option.split is not None or option.stated or len(option.positions) == 1
             nodes = [self.snapshot.nodes[position] for position in option.positions]
             given = all(node.original is not None or node.op in _SOURCES for node in nodes)
             # Inputs come as the caller holds them, and constants are held in any state.
@@ -141,10 +143,12 @@ class _ProblemBuilder:
         singles = self._single_implementations()
         self._offer_splits()
         own = attentions(self.snapshot, self.pricing, singles) if self.contrib else ()
-        for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own):
+        integers = stated_kernels(self.snapshot, self.pricing, singles)
+        for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own, integers):
             check()
-            option = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links)
-            self._add(chain.eclass, option, chain.operands, chain.implementations[-1].result, chain.price)
+            ways, links = chain.implementations, chain.links
+            option = KernelOption(chain.positions, chain.cost, ways, links, stated=chain.stated)
+            self._add(chain.eclass, option, chain.operands, ways[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
         self._share_constants()
         self._hold_constants(roots)

@@ -38,6 +38,8 @@ class Algebra:
             return z3.If(value, z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(value) else value
         if isinstance(value, bool | np.bool_):
             return z3.RealVal(int(value))
+        if isinstance(value, np.integer):
+            return rational(z3, Fraction(int(value)))
         if not math.isfinite(value):
             return z3.Real("nan" if math.isnan(value) else "-inf" if value < 0 else "inf")
         multiple = _root_two(value)

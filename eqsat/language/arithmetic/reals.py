@@ -7,6 +7,7 @@ from fractions import Fraction
 from functools import reduce
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from eqsat.errors import ShapeError
@@ -114,6 +115,8 @@ class TermNamespace:
             root = Fraction(math.isqrt(number.numerator), math.isqrt(number.denominator))
             if root * root == number:
                 return rational(z3, root)
+        if z3.is_rational_value(x) and (whole := _whole(name, fraction(x))) is not None:
+            return rational(z3, Fraction(whole))
         return algebra.function(name, x)
 
     def number(self, value: float, like: Any) -> Any:
@@ -200,6 +203,19 @@ class Reals:
         if type.dtype.is_float:
             return self._terms._reals(array)
         return _objects(array) if type.dtype is DType.BOOL else np.asarray(array)
+
+
+def _whole(name: str, number: Fraction) -> int | None:
+    """The whole number that a function makes of a number; None for another function."""
+    if name == "round":
+        return round(number)
+    if name == "trunc":
+        return math.trunc(number)
+    kind = name.removeprefix("saturate-")
+    if kind == name or number.denominator != 1:
+        return None
+    limits = ml_dtypes.iinfo(DType.of(kind).numpy)
+    return min(max(int(number), int(limits.min)), int(limits.max))
 
 
 def _objects(x: Any) -> Any:

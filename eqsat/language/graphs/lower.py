@@ -175,6 +175,8 @@ class _Lowering:
             name = quantised.restored(self, name, value, self._scale(value, source))
             source = State(source.layout)
         if target.is_quantised:
+            if source.precision:
+                name = quantised.cast_to(self, name, self._type(value))
             return quantised.quantised(self, name, value, self._scale(value, target))
         if source.precision != target.precision:
             type = target.typed(self._type(value))
@@ -209,7 +211,7 @@ class _Lowering:
         return name
 
     def _kernel(self, kernel: Kernel) -> None:
-        if kernel.arithmetic == quantised.INTEGER or packed.is_packed(kernel):
+        if kernel.arithmetic in quantised.BYTES or packed.is_packed(kernel):
             self._quantised(kernel)
             return
         states = {held.value: held.state for held in kernel.operands}
@@ -233,6 +235,8 @@ class _Lowering:
             name = quantised.emit_kernel(self, kernel, nodes, self.plan.scales)
         if result.state.is_quantised:
             name = quantised.quantised(self, name, result.value, self._scale(result.value, result.state))
+        elif result.state.precision:
+            name = quantised.cast_to(self, name, result.state.typed(self._type(result.value)))
         self.names[held] = name
 
     def _node(self, node: Node, taken: list[State], made: State, kernel: Kernel) -> None:

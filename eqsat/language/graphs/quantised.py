@@ -13,10 +13,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from eqsat.language.ops import OPS, spec
-from eqsat.language.terms import Attrs, Constant, DType, Held, Kernel, Node, Scale, State, TensorType
+from eqsat.language.terms import FLOAT8, Attrs, Constant, DType, Held, Kernel, Node, Scale, State, TensorType
 
-#: The arithmetic of kernels that compute on quantised numbers.
+#: The arithmetic of kernels that compute on quantised integers, and of those that do on floats of 8 bits.
 INTEGER = "int8"
+BYTES = (INTEGER, FLOAT8)
 
 #: Bound of a bias in units of the sums it is added to: half of what these can hold.
 _LARGEST_SUM = 2**30
@@ -45,6 +46,8 @@ class Draft(Protocol):
 
 def restored(draft: Draft, name: str, value: str, scale: Scale) -> str:
     """The float32 value that a quantised one stands for: one node for all who read it."""
+    if not scale.dtype.is_integer:
+        return _from_float8(draft, name, value, scale)
     attrs, parameters = _place(draft, value, scale)
     (float_,) = draft.emit(
         "dequantize_linear",
@@ -56,13 +59,36 @@ def restored(draft: Draft, name: str, value: str, scale: Scale) -> str:
 
 
 def quantised(draft: Draft, name: str, value: str, scale: Scale) -> str:
-    """A float32 value as the integers that stand for it."""
+    """A float32 value as the numbers that stand for it."""
+    if not scale.dtype.is_integer:
+        return _to_float8(draft, name, value, scale)
     attrs, parameters = _place(draft, value, scale)
     attrs["to"] = scale.dtype.value
     type = TensorType(scale.dtype, draft.stated(value).shape)
     full = Attrs(spec("quantize_linear").complete(attrs))
     (integers,) = draft.emit("quantize_linear", full, (name, *parameters), [type])
     return integers
+
+
+def _to_float8(draft: Draft, name: str, value: str, scale: Scale) -> str:
+    """A float32 value as floats of 8 bits, by casts: QuantizeLinear to these makes ONNX Runtime fuse what it lacks."""
+    type = draft.stated(value)
+    _, (step, _) = _place(draft, value, scale)
+    bounds = [draft.constant(f"{value}_{side}", Constant.of(np.float32(end))) for side, end in _ends(scale)]
+    (units,) = draft.emit("div", Attrs(), (name, step), [type])
+    (within,) = draft.emit("clip", Attrs(), (units, *bounds), [type])
+    return cast_to(draft, within, TensorType(scale.dtype, type.shape))
+
+
+def _from_float8(draft: Draft, name: str, value: str, scale: Scale) -> str:
+    type = draft.stated(value)
+    _, (step, _) = _place(draft, value, scale)
+    (result,) = draft.emit("mul", Attrs(), (cast_to(draft, name, type), step), [type])
+    return result
+
+
+def _ends(scale: Scale) -> tuple[tuple[str, int], ...]:
+    return ("least", scale.least), ("most", scale.most)
 
 
 def emit_kernel(draft: Draft, kernel: Kernel, nodes: Sequence[Node], scales: Any) -> str:
@@ -143,6 +169,8 @@ def _sums_bias(draft: Draft, node: Node, bias: str, array: Any, states: Any, sca
     parts = [scales.get((v, states[v].precision)) if v in states else None for v in (x, w)]
     if parts[0] is None or parts[1] is None or parts[0].axis is not None or array.ndim != 1:
         return None
+    if not parts[0].dtype.is_integer:
+        return None  # floats of 8 bits have no unit of sums
     alpha = float(node.attrs.get("alpha", 1.0))
     steps = np.array(parts[1].steps, np.float64) * parts[0].steps[0] * alpha
     steps = np.broadcast_to(steps, array.shape)
@@ -164,7 +192,16 @@ def _float(draft: Draft, value: str, states: Any, scales: Any) -> str:
     """An operand as float32: as it is held, or restored from its integers."""
     state: State = states.get(value, State())
     name = draft.held(Held(value, state))
-    return restored(draft, name, value, scales[value, state.precision]) if state.is_quantised else name
+    if state.is_quantised:
+        return restored(draft, name, value, scales[value, state.precision])
+    return cast_to(draft, name, draft.stated(value)) if state.precision else name
+
+
+def cast_to(draft: Draft, name: str, type: TensorType) -> str:
+    """A value in the element type of a type."""
+    attrs = Attrs(spec("cast").complete({"to": type.dtype.value}))
+    (result,) = draft.emit("cast", attrs, (name,), [type])
+    return result
 
 
 def _online_product(draft: Draft, node: Node, states: Any, scales: Any) -> str:

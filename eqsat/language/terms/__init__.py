@@ -14,6 +14,7 @@ from eqsat.language.terms.dims import evaluate as evaluate
 from eqsat.language.terms.dims import exact_quotient as exact_quotient
 from eqsat.language.terms.dims import floordiv as floordiv
 from eqsat.language.terms.dims import product as product
+from eqsat.language.terms.float8 import Float8Scale as Float8Scale
 from eqsat.language.terms.graph import OPAQUE as OPAQUE
 from eqsat.language.terms.graph import Attrs as Attrs
 from eqsat.language.terms.graph import Graph as Graph
@@ -36,6 +37,7 @@ from eqsat.language.terms.plan import Plan as Plan
 from eqsat.language.terms.plan import Step as Step
 from eqsat.language.terms.scale import AdjustedScale as AdjustedScale
 from eqsat.language.terms.scale import Scale as Scale
+from eqsat.language.terms.state import FLOAT8 as FLOAT8
 from eqsat.language.terms.state import LAYOUTS as LAYOUTS
 from eqsat.language.terms.state import PLAIN as PLAIN
 from eqsat.language.terms.state import State as State

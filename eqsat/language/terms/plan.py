@@ -18,7 +18,7 @@ class Implementation:
     """One way to run an operator: the state it takes each operand in, the state of its results, and its arithmetic.
 
     `arithmetic` is the element type products are formed in where that is not the operands' own, such as "tf32"; sums
-    of products are always kept in float32 or wider. With "int8" the operator is computed on quantised numbers: those
+    of products are always kept in float32 or wider. With "int8" or "float8" it is computed on quantised numbers: those
     that its operands are held in, or, of operands of float32, such as are quantised when it runs. With the name of a
     packing, such as "int4_32", weights are packed in blocks, and the other operand is rounded to int8 by such blocks.
     """

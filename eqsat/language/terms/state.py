@@ -10,8 +10,12 @@ from eqsat.errors import UsageError, nearest
 from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.types import DType, Shape, TensorType
 
-#: The integer types that values of float32 may be held in by a scale.
-QUANTISED = ("uint8", "int8")
+#: Float32 held in floats of 8 bits by a scale: 4 bits of exponent, 3 of mantissa.
+FLOAT8 = "float8"
+#: The types of a byte that values of float32 may be held in by a scale.
+QUANTISED = ("uint8", "int8", FLOAT8)
+#: The element types that precisions are stored in, where these have another name.
+_STORED = {FLOAT8: DType.FLOAT8E4M3FN} | {name: DType.of(one.kind) for name, one in PACKINGS.items()}
 #: Channels in one block of the layout "blocked": those of a vector register of 512 bits in float32.
 BLOCK = 16
 
@@ -93,14 +97,13 @@ class State:
 
     @property
     def is_quantised(self) -> bool:
-        """True if whole numbers stand for the elements, by a scale that belongs to the value."""
+        """True if numbers of a byte, or of fewer bits, stand for the elements, by a scale that belongs to the value."""
         return self.precision in QUANTISED or self.precision in PACKINGS
 
     def typed(self, type: TensorType) -> TensorType:
         """The type with the element type of this state."""
-        packing = PACKINGS.get(self.precision)
-        dtype = self.precision if packing is None else packing.kind
-        return replace(type, dtype=DType.of(dtype)) if dtype else type
+        dtype = _STORED.get(self.precision) or (DType.of(self.precision) if self.precision else type.dtype)
+        return replace(type, dtype=dtype)
 
 
 #: The state of a graph's values where nobody says otherwise, and of its inputs and outputs.

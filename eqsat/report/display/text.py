@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from eqsat.costs.devices.fields import MAKER
 from eqsat.report import parts
 from eqsat.report.precision import RoundingReport
 from eqsat.report.progress import PHASES
@@ -49,11 +50,14 @@ def sections(report: Record) -> Group:
 
 def _calibration(report: Record) -> str:
     """The measurements made before choosing, in words."""
+    planned = report.device.startswith(MAKER)
+    if report.rounding is not None and planned:
+        return "errors of roundings measured on data"
     if report.rounding is not None:
         return "kernels measured, and errors of their roundings on data"
     if report.borrowed_share or report.borrowed_from:
         return "a few operators measured, to scale the costs of another machine"
-    return "kernels measured"
+    return "ranges of values read from data" if planned else "kernels measured"
 
 
 def phase_rows(report: Record) -> Iterator[tuple[str, str, str]]:
@@ -246,15 +250,15 @@ def _roundings(rounding: RoundingReport) -> list[str]:
         f"in {precision}: {', '.join(f'{n} {op}' for op, n in counts.items())}"
         for precision, counts in rounding.narrow.items()
     ]
-    lines = [f"on integers: {integers}"] if integers else []
-    lines += [*narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
+    whole = [f"on integers: {integers}"] if integers else []
+    lines = [*whole, *narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
     data = rounding.data
     batches = f"{count(data.report, 'batch', 'batches')} held back of {data.source}"
     for name, one in rounding.outputs.items():
         agrees = "" if one.agreement is None else f"; largest elements agree in {percent(one.agreement)} of rows"
         measured = f"measured {percent(one.worst)} at most, {percent(one.mean)} on average"
         lines.append(f"error of {name}: predicted {percent(rounding.predicted)}{most}, {measured} on {batches}{agrees}")
-    return lines
+    return [*lines, *rounding.notes]
 
 
 def notes(report: Record) -> list[tuple[str, str]]:

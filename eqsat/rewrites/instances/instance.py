@@ -185,7 +185,8 @@ class _InstanceDraw(PatternWalk):
         drawn = declared.drawn(self._rng, [t.shape if t is not None else None for t in types], known)
         if drawn is None:
             raise Reject
-        left_open = {n: self._rng.choice(v) for n, v in _OPEN.items() if n in declared.attrs and n not in known}
+        said = {*known, *drawn[1]} if "to" in drawn[1] else {*known}
+        left_open = {n: self._rng.choice(v) for n, v in _OPEN.items() if n in declared.attrs and n not in said}
         attrs = declared.complete({**drawn[1], **left_open})
         self._bind_operands(step, drawn[0], types, attrs)
         self._bind_attributes(step, attrs)

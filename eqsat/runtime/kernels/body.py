@@ -27,7 +27,15 @@ from dataclasses import dataclass
 from eqsat.language.terms import Node, TensorType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, offset, unflattened
 from eqsat.runtime.kernels.expressions.elements import has_parameters, is_pointwise, parameter_place
-from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, convert, number
+from eqsat.runtime.kernels.expressions.expression import (
+    NARROW,
+    STORED,
+    Expr,
+    UnsupportedError,
+    computed,
+    convert,
+    number,
+)
 from eqsat.runtime.kernels.expressions.scalar import expression
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
@@ -176,14 +184,14 @@ class KernelBody(Statements):
         """The value of an operand that C reads as `text`, in the type that it is computed in."""
         view = self.group.operands[name]
         dtype = computed(view.dtype)
-        text = f"widen({text})" if STORED[view.dtype] in ("f16", "bf16") else text
+        text = f"widen({text})" if view.dtype in NARROW else text
         return convert(Expr(dtype, text), computed(self.group.types[name].dtype))
 
     def stored(self, name: str, value: Expr) -> str:
         """The text of a value as an element of a result in memory."""
         view = self.group.results[name]
         text = self.writer.render(convert(value, computed(view.dtype)), "stored")
-        return f"narrow<{STORED[view.dtype]}>({bare(text)})" if STORED[view.dtype] in ("f16", "bf16") else bare(text)
+        return f"narrow<{STORED[view.dtype]}>({bare(text)})" if view.dtype in NARROW else bare(text)
 
     def store(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
         """Write an element of a result."""

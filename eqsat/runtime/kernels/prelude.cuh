@@ -15,13 +15,17 @@ typedef unsigned long long u64;
 #define INFINITY __int_as_float(0x7f800000)
 #define NAN __int_as_float(0x7fffffff)
 
-// ---- element types of two bytes -----------------------------------------------------------------------------------
+// ---- element types of one and two bytes ---------------------------------------------------------------------------
 
 struct f16 {
   u16 bits;
 };
 struct bf16 {
   u16 bits;
+};
+// Four bits of exponent, three of mantissa, up to 448; no infinity (E4M3 of P. Micikevicius et al., 2022).
+struct f8 {
+  u8 bits;
 };
 
 DEVICE float to_float(float x) { return x; }
@@ -35,6 +39,14 @@ DEVICE float to_float(f16 x) {
   asm("cvt.f32.f16 %0, %1;" : "=f"(wide) : "h"(x.bits));
   return wide;
 #endif
+}
+
+DEVICE float to_float(f8 x) {
+  u32 most = x.bits & 0x7fu;
+  // Below 8 there is no exponent, and a step is 2^-9.
+  float size = most < 8 ? (float)most * 0.001953125f : __uint_as_float((most << 20) + 0x3c000000u);
+  if (most == 0x7f) size = NAN;
+  return x.bits & 0x80u ? -size : size;
 }
 
 template <class T>
@@ -70,7 +82,31 @@ DEVICE bf16 from_float<bf16>(float x) {
   return narrow;
 }
 
-// The type that is computed in: float for floats of 16 and 32 bits, double for double.
+// To nearest, ties to even; what is beyond the largest number becomes that.
+template <>
+DEVICE f8 from_float<f8>(float x) {
+  f8 narrow;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  u16 pair;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(0.0f), "f"(x));
+  narrow.bits = (u8)(pair & 0xffu);
+#else
+  u32 bits = __float_as_uint(x), sign = (bits >> 24) & 0x80u, most = bits & 0x7fffffffu, made;
+  if (most > 0x7f800000u)
+    made = 0x7fu;
+  else if (most >= 0x43e00000u)
+    made = 0x7eu;
+  else if (most < 0x3c800000u)
+    made = (u32)rintf(__uint_as_float(most) * 512.0f);  // whole steps of 2^-9
+  else
+    made = (most + 0x7ffffu + ((most >> 20) & 1u) - 0x3c000000u) >> 20;
+  narrow.bits = (u8)(sign | made);
+#endif
+  return narrow;
+}
+
+// The type that is computed in: float for floats of up to 32 bits, double for double.
+DEVICE float widen(f8 x) { return to_float(x); }
 DEVICE float widen(f16 x) { return to_float(x); }
 DEVICE float widen(bf16 x) { return to_float(x); }
 DEVICE float widen(float x) { return x; }

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from eqsat.errors import BackendError, first_line
-from eqsat.language.terms import DType, Graph, TensorType
+from eqsat.language.terms import DType, Graph, Node, TensorType
 from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.threads import check_threads
 from eqsat.system.deadline import current
@@ -59,11 +59,24 @@ class OpenVinoBackend:
                 expected="floats of at most 32 bits",
                 remedy="run it on the backend 'onnxruntime'",
             )
+        if (filtered := next((n for n in graph.nodes if _has_channel_scales(graph, n)), None)) is not None:
+            raise BackendError(
+                f"OpenVINO reads the scales of QLinearConv along another axis: {filtered.describe()}",
+                where=graph.name,
+                expected="one scale for all filters of a QLinearConv",
+                remedy="quantised='qdq' writes scales of channels that it reads",
+            )
         if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
             return OpenVinoProgram(graph, compiled(to_model(graph), threads=threads, where=graph.name))
         with TemporaryDirectory(prefix="eqsat-openvino-") as folder:
             save(graph, path := Path(folder) / "model.onnx")
             return OpenVinoProgram(graph, compiled(path, threads=threads, where=graph.name))
+
+
+def _has_channel_scales(graph: Graph, node: Node) -> bool:
+    """Return whether a node is a quantised convolution with a scale for each channel of the filters."""
+    scale = graph.type(node.inputs[4] or "") if node.op == "qlinear_conv" else None
+    return isinstance(scale, TensorType) and scale.shape not in ((), (1,))
 
 
 class OpenVinoProgram:

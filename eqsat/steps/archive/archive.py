@@ -165,6 +165,7 @@ class Archive:
             plan,
             entry.library_plans,
             backend=self.settings.backend,
+            quantised=options.quantised,
         )
         if entry.witness is not None and not entry.witness.agrees(result, original):
             raise ValueError("other outputs than it had")

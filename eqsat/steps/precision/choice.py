@@ -15,16 +15,15 @@ from eqsat.costs.kernels.precision import PACKED
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
-from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
-from eqsat.extract.tensors.packed import packed_kernels
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings
 from eqsat.extract.tensors.quantised import IntegerOptions, favoured
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.language.graphs.quantised import INTEGER
+from eqsat.language.graphs.quantised import BYTES
 from eqsat.language.onnx.write import exporter
 from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
-from eqsat.language.terms import DType, Graph, TensorType
+from eqsat.language.terms import FLOAT8, DType, Graph, TensorType
 from eqsat.quantisation.sensitivity import array_error
 from eqsat.report.precision import DataParts, OutputError, RoundingReport
 from eqsat.runtime.backend import Program
@@ -32,8 +31,9 @@ from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
-from eqsat.steps.precision.kernels import narrow_of, packed_of, positions_of
-from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
+from eqsat.steps.precision.chosen import narrow_of, positions_of
+from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
+from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, largest_agree, other_bounds
 
 Batch = Mapping[str, Any]
@@ -65,6 +65,25 @@ class IntegerChoice:
     def _allowance(self) -> Allowance:
         return Allowance(self.chooser.settings.deadline)
 
+    @property
+    def _numbers(self) -> str:
+        """The numbers of a byte that may stand for values."""
+        return "integers or float8" if FLOAT8 in self.chooser.settings.choices.policy.precisions else "integers"
+
+    @property
+    def _shares(self) -> dict[str, float]:
+        """The shares of prices that choices are made at, by the end of a choice's name.
+
+        On a GPU that is not here nothing tells them apart; packed weights alone are measured as they run.
+        """
+        device = self.chooser.settings.device
+        return {"": 1.0} if not self._computes or (device.gpu and not device.is_here) else _SHARES
+
+    @property
+    def _computes(self) -> bool:
+        """True if operators may compute on numbers of a byte, beside those that may read packed weights."""
+        return any(name in BYTES for name in self.chooser.settings.choices.policy.precisions)
+
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
         if self.chooser.settings.budget == 0.0:
@@ -95,30 +114,32 @@ class IntegerChoice:
             log.warnings.append(f"no kernel on integers can be written: {fault}")
             return None
         if settings.data is None:
-            log.warnings.append(
-                "no calibration data: operands are quantised when they are read, and errors measured on random inputs"
-            )
+            log.warnings.append(without_data(settings))
+            if settings.device.gpu:
+                return None
         else:
             log.warnings += [text for text in (settings.data.warning, settings.data.parts.warning) if text]
         given, solution = self.chooser.given, self.exact.solution
         assembled = assemble(self.exact.extraction, solution, given.graph)
         kernels = self._kernels(assembled, solution)
         if not kernels:
-            log.warnings.append("no operator of this model may run on integers here")
+            log.warnings.append(f"no operator of this model may run on {self._numbers} here")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            costs = costs_with(IntegerOptions(self.exact.extraction, kernels, settings.costs).keys(), settings, log)
+        costs, keys = settings.costs, options_of(self.exact.extraction, kernels, settings.costs).keys()
+        if keys:
+            with log.phase("calibrate"), settings.deadline.paused():
+                costs = costs_with(keys, settings, log)
         with log.phase("extract"), settings.deadline:
             # Kernels are compared at costs that were measured together.
             extraction = replace(self.chooser, settings=replace(settings, costs=costs)).problem()
-            paying = self._paying(IntegerOptions(extraction, kernels, costs))
+            paying = self._paying(options_of(extraction, kernels, costs))
         if not paying:
-            log.warnings.append("no kernel on integers is faster here than those in float32")
+            log.warnings.append(f"no kernel on {self._numbers} is faster here than those in float32")
             return None
         with log.phase("calibrate"), settings.deadline.paused():
-            measured = Calibration(settings, log, assembled, paying).measured(*self._parts[:2])
+            measured = measured_roundings(settings, log, assembled, paying, *self._parts[:2])
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
-        return _Prepared(IntegerOptions(extraction, paying, costs), measured, considered)
+        return _Prepared(options_of(extraction, paying, costs), measured, considered)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free in some choice, in all forms.
@@ -141,22 +162,8 @@ class IntegerChoice:
         ]
         return sorted(paying, key=lambda kernel: -savings[kernel])
 
-    @property
-    def _computes(self) -> bool:
-        """True if operators may compute on integers, beside those that may read packed weights."""
-        return INTEGER in self.chooser.settings.choices.policy.precisions
-
-    @property
-    def _shares(self) -> Mapping[str, float]:
-        """The shares of prices that kernels on integers count at in each choice, by the end of its name."""
-        return _SHARES if self._computes else {"": 1.0}
-
     def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
-        settings = self.chooser.settings
-        policy = settings.choices.policy
-        allowed = [op for op in settings.device.integers if policy.allows(op, INTEGER)]
-        kernels = [*integer_kernels(self.exact.extraction, solution, allowed, static=settings.data is not None)]
-        kernels += packed_kernels(self.exact.extraction, solution, settings.packings)
+        kernels = offered_kernels(self.exact.extraction, solution, self.chooser.settings, self.chooser.log)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 
@@ -187,7 +194,7 @@ class IntegerChoice:
                 chosen[end] = held
         if not chosen:
             self.chooser.log.warnings.append(
-                "no choice on integers is within the error that is allowed: float32 is kept"
+                f"no choice on {self._numbers} is within the error that is allowed: float32 is kept"
             )
             return self.exact
         first = next(iter(chosen.values()))
@@ -219,6 +226,7 @@ class IntegerChoice:
             held.rounds,
             integers,
             kept,
+            notes=notes_of(settings),
             narrow=narrow,
         )
 
@@ -231,25 +239,25 @@ class IntegerChoice:
         """
         nodes = tried.extraction.snapshot.nodes
         chosen = positions_of(tried.extraction, tried.solution, integers=True)
-        packed = packed_of(tried.extraction, tried.solution)
-        integers = Counter(nodes[p].op for p in chosen if p not in packed)
+        precisions = narrow_of(tried.extraction, tried.solution)
+        integers = Counter(nodes[p].op for p in chosen if p not in precisions)
         unbound = positions_of(*unlimited, integers=True)
-        policy = self.chooser.settings.choices.policy
+        policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}
-        for position, precision in packed.items():
-            narrow.setdefault(precision, Counter())[nodes[position].op] += 1
-        precisions = narrow_of(tried.extraction, tried.solution)
-        for position in positions_of(tried.extraction, tried.solution, integers=False) - chosen:
+        others = positions_of(tried.extraction, tried.solution, integers=False) - chosen
+        for position in (*others, *(p for p in chosen if p in precisions)):
             node = nodes[position]
             declared = OPS.get(node.op)
             constant = tried.extraction.snapshot.classes[node.eclass].constant
-            if declared is None or declared.view or constant or not _makes_floats(node.types):
+            if declared is None or declared.view or constant or (device.strided and declared.strided):
+                continue
+            if not _makes_floats(node.types):
                 continue
             if position in precisions:
                 narrow.setdefault(precisions[position], Counter())[node.op] += 1
                 continue
-            if not any(policy.allows(node.op, precision) for precision in (INTEGER, *PACKED)):
+            if not any(policy.allows(node.op, precision) for precision in (*BYTES, *PACKED)):
                 reason = "policy"
             elif position not in prepared.considered:
                 reason = "kernel"

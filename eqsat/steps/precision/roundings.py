@@ -18,12 +18,11 @@ from eqsat.language.ops import OPS
 from eqsat.language.terms import PACKINGS, BlockScale, Constant, Graph, Node, Scale, ValueType
 from eqsat.quantisation.blocks import block_scale
 from eqsat.quantisation.ranges import Observer
-from eqsat.quantisation.scales import activations, asymmetric, weights
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import execute
-from eqsat.runtime.onnxruntime.saturation import saturates
 from eqsat.steps.log import Log
+from eqsat.steps.precision.schemes import PROCESSORS, RoundingScheme
 from eqsat.steps.precision.weights import adjusted_weights
 from eqsat.steps.settings import Settings
 from eqsat.system.deadline import check
@@ -32,12 +31,8 @@ Batch = Mapping[str, Any]
 
 #: Seconds that single roundings may be measured for.
 SECONDS = 90.0
-#: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
-_BITS = {True: 7, False: 8}
 #: The error from which a single rounding is not offered where no budget is stated.
 _MOST = 0.5
-#: The gain in mean squared error from which a zero point is no longer 0 or the middle.
-_PAYS = 0.9
 
 
 @dataclass(frozen=True)
@@ -62,6 +57,7 @@ class Calibration:
     log: Log
     assembled: Assembled
     kernels: Sequence[IntegerKernel]
+    scheme: RoundingScheme = PROCESSORS
     _computed: dict[int, Constant | None] = field(default_factory=dict, repr=False, compare=False)
 
     @property
@@ -79,7 +75,7 @@ class Calibration:
         placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
         wanted = dict.fromkeys((k.weights, k.packing) for k in self.kernels if k.weights is not None)
         rounded = {(p, how): one for p, how in wanted if (one := self._weights(p, how)) is not None}
-        if others and self.settings.data is not None:
+        if others and self.settings.data is not None and self.scheme.adjusts:
             rounded = adjusted_weights(self.graph, rounded, batches, others, self._say)
         filters = {p: one for (p, how), one in rounded.items() if not how}
         packed = {(p, how): one for (p, how), one in rounded.items() if how}
@@ -169,7 +165,9 @@ class Calibration:
             for leader, observer in observers.items():
                 observer.see(np.asarray(values[names[leader]]))
         # A value that was infinite, such as a mask, has no scale.
-        scales = {leader: _scale(observer) for leader, observer in observers.items() if not observer.excluded}
+        scales = {
+            leader: self.scheme.value(observer) for leader, observer in observers.items() if not observer.excluded
+        }
         every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
         return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
 
@@ -188,10 +186,12 @@ class Calibration:
             return None
         weights_ = known[0].array
         scale: Scale | BlockScale
+        # Where operators on integers are written for OpenVINO: it reads scales of channels along another axis.
+        whole = self.settings.options.quantised == "operators" and self.settings.backend == "openvino"
         if packing:
             scale = block_scale(weights_, outputs_axis(node.attrs), PACKINGS[packing])
         else:
-            scale = weights(weights_, _channels(node.op, node.attrs, weights_.ndim), _BITS[saturates()])
+            scale = self.scheme.weights(weights_, None if whole else _channels(node.op, node.attrs, weights_.ndim))
         product = Node(node.op, (), (), node.attrs)
         return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale, addend)
 
@@ -229,13 +229,6 @@ def _channels(op: str, attrs: Mapping[str, Any], rank: int) -> int | None:
     if rank != 2:
         return None
     return 0 if attrs.get("trans_b") else 1
-
-
-def _scale(observer: Observer) -> Scale:
-    """The scale of a value by the range of least squared error: with a zero point of its own where that pays."""
-    low, high = observer.range("mse")
-    plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
-    return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
 
 
 def computed_constant(snapshot: Snapshot, leader: int) -> Constant | None:

@@ -23,7 +23,7 @@ from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.steps.choosing import Chooser
-from eqsat.steps.precision.kernels import name_of
+from eqsat.steps.precision.chosen import name_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.system.deadline import Deadline
 

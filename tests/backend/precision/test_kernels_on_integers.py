@@ -96,6 +96,17 @@ def test_kernels_on_integers_run_with_no_floats_between_them(saved):
     assert ran["DequantizeLinear"] <= 2
 
 
+def test_what_was_chosen_can_be_written_in_operators_on_integers(result, tmp_path):
+    result.save(tmp_path / "operators.onnx", quantised="operators")
+    onnx.checker.check_model(onnx.load(tmp_path / "operators.onnx"), full_check=True)
+    feeds = batches(1, seed=5)[0]
+    ran = profiled(tmp_path / "operators.onnx", feeds)
+    assert ran["QLinearConv"] == 3
+    assert ran["Conv"] == ran["FusedConv"] == 0
+    (y,) = ort.InferenceSession(tmp_path / "operators.onnx").run(None, feeds)
+    np.testing.assert_allclose(y, result.run(**feeds)["y"], rtol=1e-3, atol=1e-3)
+
+
 def test_weights_are_written_in_a_byte_each_and_never_as_the_least(saved):
     model = onnx.load(saved)
     onnx.checker.check_model(model, full_check=True)

@@ -115,8 +115,8 @@ def test_precision_and_fusion_together_save_more_than_each_alone():
     ("options", "message"),
     [
         (
-            {"precision": "int8", "device": "nvidia-h200"},
-            "precision = 'int8' on nvidia-h200\n  expected",
+            {"precision": PrecisionPolicy(("float8",)), "device": "openvino-cpu"},
+            "precision = 'float8' on openvino-cpu\n  expected",
         ),
         (
             {"precision": "bfloat16"},

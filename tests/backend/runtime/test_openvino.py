@@ -194,6 +194,43 @@ def test_kernels_of_a_lower_precision_are_in_the_profile_of_the_runtime():
         assert ("Convolution", "bf16") in kernels(halves.to_onnx(), halves.graph, feeds)
 
 
+def test_products_of_matrices_that_are_chosen_on_integers_are_in_the_profile():
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("products")
+    w, v = (g.constant((rng.standard_normal((512, 512)) / 16).astype(np.float32)) for _ in range(2))
+    y = eqsat.gemm(g.input("x", (128, 512)), w, g.constant(rng.standard_normal(512).astype(np.float32)))
+    g.output("y", y @ v)
+    graph = g.build()
+    options = {"device": "openvino-cpu", "precision": "int8", "limits": {"error": 0.1}, "rules": []}
+    result = eqsat.optimize(graph, calibration=drawn(graph, 9), strict=True, **options)
+    assert result.report.rounding is not None
+    assert {"gemm", "matmul"} <= {*result.report.rounding.integers}
+    ran = kernels(result.to_onnx(), result.graph, drawn(graph, 1)[0])
+    assert {kind for name, kind in ran if name.startswith("FullyConnected")} == {"I8"}
+
+
+def test_operators_on_integers_are_chosen_with_one_scale_for_all_weights():
+    """It would read scales of channels along another axis."""
+    graph = images()
+    feeds = drawn(graph, 1)[0]
+    result = eqsat.optimize(
+        graph,
+        device="openvino-cpu",
+        precision="int8",
+        calibration=drawn(graph, 9),
+        limits={"error": 0.1},
+        quantised="operators",
+        rules=[],
+    )
+    model = result.to_onnx()
+    onnx.checker.check_model(model, full_check=True)
+    assert [n.op_type for n in model.graph.node].count("QLinearConv") == 3
+    ran = kernels(model, result.graph, feeds)
+    assert {kind for name, kind in ran if name == "Convolution"} == {"I8"}
+    expected = execute(graph, feeds, "numpy")["y"]
+    assert np.linalg.norm(result.run(**feeds)["y"] - expected) <= 0.1 * np.linalg.norm(expected)
+
+
 def test_mixed_means_bfloat16_and_integers_on_it():
     graph = images()
     result = eqsat.optimize(

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eqsat.language.onnx.microsoft import grouped
+from eqsat.language.onnx.microsoft.quantised import restored
 from eqsat.language.onnx.read.importing import Call, Importer, Unreadable, Unsupported, integer
-from eqsat.language.terms import Dim, Sym, exact_quotient
+from eqsat.language.terms import Dim, DType, Sym, exact_quotient
 from eqsat.language.terms.masks import lowest
 
 
@@ -91,13 +92,13 @@ def _mask(call: Call, mask: int, bias: int, q: str, k: str) -> str | None:
     With a bias or an extreme filter value, keys later than their query are in it too, as the least float, as which
     ONNX Runtime has them: not minus infinity, by which a query from which all else is hidden would still tell them.
     """
-    total, dtype, keys = call.optional(bias), call.type(0).dtype, _dims(call, k)[2]
+    total, dtype, keys = call.optional(bias), call.type_of(q).dtype, _dims(call, k)[2]
     added: str | None = None
     if call.has(mask):
         low = call.number(_filter_value(call), dtype)
         visible = _kept(call, mask, keys, _dims(call, q)[0])
         added = call.make("where", visible, call.number(0.0, dtype), low)
-    if call.attrs.get("unidirectional", 0) and not _may_be_causal(call, mask, bias):
+    if call.attrs.get("unidirectional", 0) and not _may_be_causal(call, mask, bias, dtype):
         places = [call.make("iota", size=n, dtype="int64") for n in (_dims(call, q)[2], keys)]
         rows = call.make("reshape", places[0], shape=(_dims(call, q)[2], 1))
         seen = call.make("less_equal", places[1], rows)
@@ -109,18 +110,18 @@ def _filter_value(call: Call) -> float:
     return float(call.attrs.get("mask_filter_value", -10000.0))
 
 
-def _may_be_causal(call: Call, mask: int, bias: int) -> bool:
+def _may_be_causal(call: Call, mask: int, bias: int, dtype: DType) -> bool:
     """True where the numbers added to scores leave each query a key that is far above the least float."""
-    return not call.has(bias) and (not call.has(mask) or _filter_value(call) > 0.5 * lowest(call.type(0).dtype))
+    return not call.has(bias) and (not call.has(mask) or _filter_value(call) > 0.5 * lowest(dtype))
 
 
-def _causal(call: Call, q: str, k: str, past: int, *added: int) -> bool:
-    """True if keys later than their query are left out by the operator; `added` are the operands of its mask."""
+def _causal(call: Call, q: str, k: str, past: int, mask: int, bias: int) -> bool:
+    """True if keys later than their query are left out by the operator; the operands at `mask` and `bias` are added."""
     if not call.attrs.get("unidirectional", 0):
         return False
     if call.has(past) or _dims(call, q)[2] != _dims(call, k)[2]:
         raise Unsupported("unidirectional attention to a cache")
-    return _may_be_causal(call, *added)
+    return _may_be_causal(call, mask, bias, call.type_of(q).dtype)
 
 
 def _scale(call: Call) -> float | None:
@@ -178,11 +179,7 @@ def _self_attention(call: Call) -> None:
     projected = call.make("matmul", call.value(0), call.value(1))
     if call.has(2):
         projected = call.make("add", projected, call.value(2))
-    parts, start = [], widths[0] * 0
-    for width in widths:
-        parts.append(_apart(call, _part(call, projected, 2, start, start + width), heads))
-        start = start + width
-    q, k, v = parts
+    q, k, v = _heads_of(call, projected, widths, heads)
     if call.has(4):
         k, v = (call.make("concat", past, x, axis=2) for past, x in zip(_pasts(call), (k, v), strict=True))
     if call.uses(1):
@@ -191,6 +188,31 @@ def _self_attention(call: Call) -> None:
         call.emit("concat", *ways, axis=0, outputs=[call.node.output[1]])
     causal = _causal(call, q, k, 4, 3, 5)
     mask = _mask(call, 3, 5, q, k)
+    _together(call, call.make("attention", q, k, v, mask, scale=_scale(call), causal=causal, hidden="nan"))
+
+
+def _heads_of(call: Call, projected: str, widths: list[Dim], heads: int) -> list[str]:
+    """Queries, keys and values side by side as heads apart."""
+    parts, start = [], widths[0] * 0
+    for width in widths:
+        parts.append(_apart(call, _part(call, projected, 2, start, start + width), heads))
+        start = start + width
+    return parts
+
+
+def _quantised_attention(call: Call) -> None:
+    """Attention whose queries, keys and values are one product of quantised numbers, with a bias of floats."""
+    _refuse(call, {"do_rotary": 0, "past_present_share_buffer": 0})
+    _refuse_inputs(call, {8: "a cache beside quantised numbers"})
+    if call.uses(1):
+        raise Unsupported("keys and values as results")
+    heads, total = int(call.attrs["num_heads"]), call.shape(1)[1]
+    projected = call.make("matmul", restored(call, 0, 3, 6), restored(call, 1, 4, 7, 1))
+    projected = call.make("add", projected, call.value(2))
+    q, k, v = _heads_of(call, projected, [_width(total, 3)] * 3, heads)
+    # It has no operand of scores to add: one after the last is none.
+    causal = _causal(call, q, k, 8, 5, call.arity)
+    mask = _mask(call, 5, call.arity, q, k)
     _together(call, call.make("attention", q, k, v, mask, scale=_scale(call), causal=causal, hidden="nan"))
 
 
@@ -313,5 +335,6 @@ IMPORTS: Mapping[str, Importer] = {
     "DecoderMaskedSelfAttention": _decoding,
     "GroupQueryAttention": grouped.read,
     "MultiHeadAttention": _multi_head_attention,
+    "QAttention": _quantised_attention,
     "RotaryEmbedding": _rotary_by_position,
 }

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from eqsat.language.onnx.microsoft import attention
+from eqsat.language.onnx.microsoft import quantised as own_quantised
 from eqsat.language.onnx.operators import quantised
 from eqsat.language.onnx.operators.derived import GEMM, stated
 from eqsat.language.onnx.operators.import_nn import geometry
@@ -230,6 +231,7 @@ OWN: Mapping[str, Importer] = {"SimplifiedLayerNormalization": _rms_norm, **atte
 #: ONNX Runtime's operator -> the function that translates a node of it.
 IMPORTS: Mapping[str, Importer] = {
     **attention.IMPORTS,
+    **own_quantised.IMPORTS,
     "BiasGelu": _bias_gelu,
     "DequantizeLinear": _onnx_quantise("DequantizeLinear", 0),
     "EmbedLayerNormalization": _embed_layer_norm,

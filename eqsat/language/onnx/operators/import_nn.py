@@ -129,6 +129,11 @@ def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
 def _pool(call: Call) -> None:
     if call.uses(1):
         raise Unsupported("the indices of MaxPool")
+    call.emit(call.op, call.value(0), **pooling(call, call.op))
+
+
+def pooling(call: Call, op: str) -> dict[str, Any]:
+    """The attributes of a pooling of the first operand by one of our operators."""
     kernel = tuple(call.attrs["kernel_shape"])
     spatial = len(kernel)
     _check_windows(call, kernel)
@@ -138,8 +143,8 @@ def _pool(call: Call) -> None:
         "dilations": each(call, "dilations", spatial),
         "pads": padding(call, kernel),
     }
-    own = {n: default for n, default in OPS[call.op].attrs.items() if n not in windows}
-    call.emit(call.op, call.value(0), **windows, **{n: type(v)(call.attrs.get(n, v)) for n, v in own.items()})
+    own = {n: default for n, default in OPS[op].attrs.items() if n not in windows}
+    return windows | {n: type(v)(call.attrs.get(n, v)) for n, v in own.items()}
 
 
 def _global_lp_pool(call: Call) -> None:

@@ -31,6 +31,10 @@ def has(op: str, opset: int) -> bool:
 DEFAULT_OPSET = 21
 #: The first opset whose operators that quantise have a scale for each channel.
 CHANNEL_SCALES = 13
+#: The first opset with casts to float8.
+FLOAT8_CASTS = 19
+#: Element types that operators have come to take from one opset to the next, as ONNX names them.
+_LATER = {DType.BFLOAT16: "tensor(bfloat16)", DType.FLOAT8E4M3FN: "tensor(float8e4m3fn)"}
 
 
 def opset_of(graph: Graph) -> int:
@@ -41,8 +45,10 @@ def opset_of(graph: Graph) -> int:
     own = graph.origin.opset or DEFAULT_OPSET if isinstance(graph.origin, OnnxOrigin) else DEFAULT_OPSET
     if own < CHANNEL_SCALES and any(_scales_channels(graph, node) for node in graph.nodes):
         own = CHANNEL_SCALES
-    halves = {node.op for node in graph.nodes if any(_is_bfloat16(graph, value) for value in node.inputs)}
-    return max((_first(op, "tensor(bfloat16)", own) for op in halves), default=own)
+    foreign = {
+        (node.op, dtype) for node in graph.nodes for value in node.inputs if (dtype := _dtype(graph, value)) in _LATER
+    }
+    return max((_first(op, _LATER[dtype], own) for op, dtype in foreign), default=own)
 
 
 @cache
@@ -56,14 +62,14 @@ def _first(op: str, type: str, opset: int) -> int:
             schema = defs.get_schema(name, number, "")
         except defs.SchemaError:
             continue
-        if schema.inputs and type in schema.inputs[0].types:
+        if any(type in one.types for one in schema.inputs):
             return number
     return opset
 
 
-def _is_bfloat16(graph: Graph, value: str | None) -> bool:
+def _dtype(graph: Graph, value: str | None) -> DType | None:
     type = None if value is None else graph.type(value)
-    return isinstance(type, TensorType) and type.dtype is DType.BFLOAT16
+    return type.dtype if isinstance(type, TensorType) else None
 
 
 def _scales_channels(graph: Graph, node: Node) -> bool:

@@ -113,6 +113,7 @@ _integer = partial(op, dtypes={0: "uint8", 1: "uint8", 2: "uint8", 3: "uint8"})
 
 @_integer(
     infer=_conv_integer_type,
+    flops=conv.flops,
     sample=_conv_integer_sample,
     onnx="ConvInteger",
     shapes="As conv: n, c, spatial… and o, c/group, kernel… become n, o, windows…; int32.",
@@ -174,7 +175,13 @@ def _multiplied(xp: Any, a: Any, b: Any, zeros: tuple[Any, Any]) -> Any:
     return np.asarray(xp.matmul(a.astype(np.float64), b.astype(np.float64))).astype(np.int64)
 
 
-@_integer(infer=_matmul_integer_type, sample=_matmul_integer_sample, onnx="MatMulInteger", shapes="As matmul; int32.")
+@_integer(
+    infer=_matmul_integer_type,
+    flops=matmul.flops,
+    sample=_matmul_integer_sample,
+    onnx="MatMulInteger",
+    shapes="As matmul; int32.",
+)
 def matmul_integer(xp: Any, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """Matrix product of quantised numbers less their zero points, of int32.
 

@@ -17,6 +17,7 @@ import numpy as np
 from eqsat.errors import ShapeError
 from eqsat.language.declaration import Operands, Sample, op, present, same_dtype
 from eqsat.language.ops import sampling
+from eqsat.language.ops.operands import enumeration
 from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
 
@@ -133,6 +134,11 @@ def _quantised_sample(rng: random.Random, known: Sequence[Shape | None], attrs: 
     return [x, *(s if s is not None else own for s in known[1:])], full
 
 
+def _rounding_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+    """The same, to the type that zero points are drawn in."""
+    return _quantised_sample(rng, known, {"to": "uint8", **attrs})
+
+
 def _int(dim: object) -> int:
     assert isinstance(dim, int)
     return dim
@@ -141,14 +147,19 @@ def _int(dim: object) -> int:
 #: Operators with a scale and a zero point, of all elements, by axis or by block.
 _placed = partial(
     op,
-    sample=_quantised_sample,
     deferred=True,
     shapes="The shape of x; the scale is a scalar, a vector along `axis`, or one a block.",
     parameters="block",
 )
 
 
-@_placed(infer=_quantize_type, dtypes={2: "uint8"}, onnx="QuantizeLinear")
+@_placed(
+    infer=_quantize_type,
+    sample=_rounding_sample,
+    choices={"to": enumeration.of("uint8")},
+    dtypes={2: "uint8"},
+    onnx="QuantizeLinear",
+)
 def quantize_linear(
     xp: Any, x: Any, scale: Any, zero: Any = None, *, to: str = "uint8", axis: int = 1, block: int = 0
 ) -> Any:
@@ -171,7 +182,7 @@ def _dequantize_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     return (TensorType(scale.dtype, x.shape),)
 
 
-@_placed(infer=_dequantize_type, dtypes={0: "uint8", 2: "uint8"}, onnx="DequantizeLinear")
+@_placed(infer=_dequantize_type, sample=_quantised_sample, dtypes={0: "uint8", 2: "uint8"}, onnx="DequantizeLinear")
 def dequantize_linear(xp: Any, x: Any, scale: Any, zero: Any = None, *, axis: int = 1, block: int = 0) -> Any:
     """The numbers that quantised ones stand for, (x - zero) · scale, of the element type of the scale."""
     numbers = centred(xp, x, None if zero is None else spread(zero, x, axis, block))

@@ -16,7 +16,8 @@ class Matmul:
     """result = epilogue(alpha · a @ b + bias), batched over all axes but the last two; `bias` is a vector of columns.
 
     The views have equal rank; batch axes of stride 0 repeat an operand. `arithmetic` is "tf32" where products of
-    float32 may be formed so. GELU is the tanh form.
+    float32 may be formed so. GELU is the tanh form. Products of int8 are added up in int32, those of floats of 8 bits
+    in float32.
     """
 
     a: View

@@ -14,14 +14,29 @@ from eqsat.runtime.kernels.view import View
 
 NAME = "cublaslt"
 #: CUDA's numbers of element types (cudaDataType).
-TYPES = {DType.FLOAT32: 0, DType.FLOAT64: 1, DType.FLOAT16: 2, DType.BFLOAT16: 14}
+TYPES = {
+    DType.FLOAT32: 0,
+    DType.FLOAT64: 1,
+    DType.FLOAT16: 2,
+    DType.INT8: 3,
+    DType.INT32: 10,
+    DType.BFLOAT16: 14,
+    DType.FLOAT8E4M3FN: 28,
+}
 #: Result types for each operand type.
 _RESULTS = {
     DType.FLOAT32: (DType.FLOAT32,),
     DType.FLOAT64: (DType.FLOAT64,),
     DType.FLOAT16: (DType.FLOAT16, DType.FLOAT32),
     DType.BFLOAT16: (DType.BFLOAT16, DType.FLOAT32),
+    DType.INT8: (DType.INT32,),
+    DType.FLOAT8E4M3FN: (DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16),
 }
+#: Multiples that the columns and the terms of a product have to be, and the distances between vectors of its matrices,
+#: on tensor cores that take no other (cuBLAS, cublasLtMatmul: regular ordering in int8, and FP8). The first operand of
+#: the library, the right one here, is transposed, and the other is not. So many bytes its places are multiples of.
+MULTIPLES = {DType.INT8: 4, DType.FLOAT8E4M3FN: 16}
+_PLACES = {DType.INT8: 4, DType.FLOAT8E4M3FN: 16}
 #: Operations on a product at its end (cublasLtEpilogue_t).
 EPILOGUES = {"": 1, "relu": 2, "bias": 4, "relu_bias": 6, "gelu": 32, "gelu_bias": 36}
 #: The largest matrix dimension: algorithms count in 32 bits.
@@ -92,12 +107,33 @@ def product_of(call: Matmul) -> MatrixProduct | str:
         return f"a result with strides {list(c.strides)}"
     if count > 1 and result.step == 0:
         return "results of a batch that lie in one place"
-    return MatrixProduct(left, right, result, c.shape[1], c.shape[0], a.shape[1], count)
+    product = MatrixProduct(left, right, result, c.shape[1], c.shape[0], a.shape[1], count)
+    return _place_fault(product) or product
+
+
+def _place_fault(product: MatrixProduct) -> str | None:
+    """The reason why operands of one byte are not where the library wants them."""
+    dtype = product.left.view.dtype
+    least = MULTIPLES.get(dtype)
+    if least is None:
+        return None
+    if not product.left.turned or product.right.turned:
+        return f"{dtype.value} by any but rows times columns"
+    for what, size in (("columns", product.rows), ("terms", product.inner)):
+        if size % least:
+            return f"{size} {what} of {dtype.value}, which are no multiple of {least}"
+    for matrix in (product.left, product.right, product.result):
+        steps = (matrix.ld, matrix.step)
+        if any(step * matrix.view.dtype.itemsize % _PLACES[dtype] for step in steps):
+            return f"vectors that lie {matrix.ld} elements of {matrix.view.dtype.value} apart"
+        if matrix.view.offset * matrix.view.dtype.itemsize % _PLACES[dtype]:
+            return f"a matrix {matrix.view.offset} elements behind the beginning of its buffer"
+    return None
 
 
 def _type_fault(call: Matmul) -> str | None:
     a, b, result = call.a.dtype, call.b.dtype, call.result.dtype
-    if a not in TYPES or a is not b:
+    if a not in _RESULTS or a is not b:
         return f"operands of {a.value} and {b.value}"
     if result not in _RESULTS[a]:
         return f"a result of {result.value} from {a.value}"
@@ -105,8 +141,10 @@ def _type_fault(call: Matmul) -> str | None:
         return f"arithmetic {call.arithmetic!r} on {a.value}"
     if call.epilogue not in EPILOGUES or ("bias" in call.epilogue) != (call.bias is not None):
         return f"epilogue {call.epilogue!r} with{'' if call.bias is not None else 'out'} a bias"
-    if a is DType.FLOAT64 and call.epilogue:
-        return "an epilogue in float64"
+    if a in (DType.FLOAT64, *MULTIPLES) and call.epilogue:
+        return f"an epilogue in {a.value}"
+    if a is DType.INT8 and call.alpha != 1.0:
+        return f"sums of int8 times {call.alpha:g}"
     if call.bias is not None:
         unit = call.bias.strides == (1,) or call.bias.shape == (1,)
         if call.bias.shape != call.result.shape[-1:] or not unit or call.bias.dtype is not result:

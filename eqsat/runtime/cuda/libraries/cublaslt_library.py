@@ -26,8 +26,10 @@ from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 
 #: Algorithms that are asked for; the library has fewer for most products.
 MOST_ALGORITHMS = 64
-#: Types that products are summed in (cublasComputeType_t).
-_COMPUTE_32F, _COMPUTE_64F, _COMPUTE_TF32 = 68, 70, 77
+#: Types that products are summed in (cublasComputeType_t), and that their factors alpha and beta have, by the element
+#: type of operands, and of those of float32 in TF32.
+_COMPUTE = {DType.FLOAT64: (70, DType.FLOAT64), DType.INT8: (72, DType.INT32)}
+_COMPUTE_32F, _COMPUTE_TF32 = (68, DType.FLOAT32), (77, DType.FLOAT32)
 
 
 def library() -> CublasLt:
@@ -93,13 +95,12 @@ class Descriptors:
         self.lt, self.call, self.product = lt, call, product
         self.matmul = 0
         self.layouts: list[int] = []
-        double = call.a.dtype is DType.FLOAT64
-        scale = np.dtype(np.float64 if double else np.float32)
-        self.alpha, self.beta = np.array([call.alpha], scale), np.array([0], scale)
+        otherwise = _COMPUTE_TF32 if call.arithmetic == "tf32" else _COMPUTE_32F
+        compute, scale = _COMPUTE.get(call.a.dtype, otherwise)
+        self.alpha, self.beta = np.array([call.alpha], scale.numpy), np.array([0], scale.numpy)
         self.addresses = [address(m.view) for m in (product.left, product.right, product.result)]
         try:
-            compute = _COMPUTE_64F if double else _COMPUTE_TF32 if call.arithmetic == "tf32" else _COMPUTE_32F
-            self.matmul = lt.matmul_desc_create(compute, TYPES[DType.FLOAT64 if double else DType.FLOAT32])
+            self.matmul = lt.matmul_desc_create(compute, TYPES[scale])
             self._describe(None if call.bias is None else address(call.bias))
             for matrix in (product.left, product.right, product.result):
                 self._lay_out(matrix)

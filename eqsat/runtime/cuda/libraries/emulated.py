@@ -23,6 +23,7 @@ def compute(call: Call, array: Callable[[View], Array]) -> None:
 
     Each operator is computed in float64 and rounded to float32, but for operands of float64: in float32 the order of a
     sum, and with it the last digits, would be those of this processor. The result is rounded once, to its element type.
+    Sums of products of int8 are exact so far as int32 holds them.
     """
     group = group_of(call)
     values = {

@@ -8,6 +8,7 @@ import numpy as np
 
 from eqsat.language.terms import Attrs, Constant, DType, Node, TensorType
 from eqsat.runtime.cuda.libraries.calls import Attention, Call, Convolution, Matmul, Normalisation
+from eqsat.runtime.kernels.expressions.expression import NARROW
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
@@ -15,7 +16,8 @@ from eqsat.runtime.kernels.view import View
 
 
 def group_of(call: Call) -> Group:
-    """The operators that compute the result of a call: floats of 16 bits are held so, and computed in float32."""
+    """The operators that compute the result of a call: floats of 16 bits or less are held so, and computed in
+    float32, and integers of 8 bits in int32."""
     chain = _Chain()
     if isinstance(call, Matmul):
         made = chain.node("matmul", [chain.operand("a", call.a), chain.operand("b", call.b)], call.result)
@@ -128,5 +130,5 @@ class _Chain:
 
 def _computed(view: View) -> TensorType:
     """The type that a call computes the elements of a view in."""
-    narrow = view.dtype in (DType.FLOAT16, DType.BFLOAT16)
-    return TensorType(DType.FLOAT32 if narrow else view.dtype, view.shape)
+    dtype = DType.FLOAT32 if view.dtype in NARROW else DType.INT32 if view.dtype is DType.INT8 else view.dtype
+    return TensorType(dtype, view.shape)

@@ -35,8 +35,14 @@ class Part:
 
     @property
     def state(self) -> State:
-        """The state of the values made on the way."""
+        """The state of the first result."""
         return next(iter(self.results.values()))
+
+    @property
+    def inner_state(self) -> State:
+        """The state of the values made on the way: that of the result, but in no float of 8 bits."""
+        bits8 = self.state.precision == DType.FLOAT8E4M3FN.value
+        return State(self.state.layout) if bits8 else self.state
 
     def rest(self, taken: int) -> Part:
         """The part without its first nodes."""
@@ -124,7 +130,7 @@ class Emitter:
         if value in part.results:
             part.inner[value] = self.place(Held(value, part.results[value]))
         elif value not in part.inner:
-            part.inner[value] = self.new(value, value, part.state, "value")
+            part.inner[value] = self.new(value, value, part.inner_state, "value")
         return part.inner[value]
 
     def copied(self, view: View, target: View, label: str) -> View:

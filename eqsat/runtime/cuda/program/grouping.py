@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Conversion, Held, Kernel, Node, Plan, TensorType
+from eqsat.language.terms import Conversion, DType, Held, Kernel, Node, Plan, TensorType
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 
@@ -15,6 +15,7 @@ from eqsat.runtime.kernels.expressions.elements import is_pointwise
 MOST_GROUPED = 12
 #: Largest number of operands of one kernel: more addresses would fill the registers.
 MOST_OPERANDS = 16
+_FLOAT8 = DType.FLOAT8E4M3FN.value
 
 
 def is_pulled(op: str) -> bool:
@@ -127,6 +128,7 @@ class _Grouping:
     def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
         """Return whether a library computes a node at the end of a product, after its epilogues so far."""
         epilogues: list[str] = []
+        byte = any(h.value == first[0].inputs[0] and h.state.precision == _FLOAT8 for h in earlier.operands)
         for before, node in itertools.pairwise((*first, reader)):
             made = self.graph.type(node.outputs[0])
             others = [self.graph.type(v) for v in node.inputs if v is not None and v != before.outputs[0]]
@@ -134,6 +136,8 @@ class _Grouping:
             if not isinstance(made, TensorType) or len(tensors) != len(others) or before.outputs[0] not in node.inputs:
                 return False
             epilogue = epilogue_of(first[0].op, node.op, node.attrs, made, tensors)
+            if byte and epilogue != "scale":
+                return False  # a generated kernel computes it, with what follows
             if not may_follow(epilogues, epilogue) or (
                 epilogue == "addend" and not self._takes_addend(first[0], earlier, now)
             ):

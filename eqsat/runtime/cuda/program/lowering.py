@@ -12,6 +12,7 @@ from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.placement import seen_as
 from eqsat.runtime.cuda.program.products import LIBRARIES, Products
 from eqsat.runtime.cuda.program.program import CudaProgram
+from eqsat.runtime.cuda.program.quantised import explicit
 from eqsat.runtime.cuda.program.static import plain_plan, static_graph, static_plan, whole_sizes
 from eqsat.runtime.cuda.program.unfolding import unfolded
 from eqsat.runtime.kernels.group import Group
@@ -29,7 +30,7 @@ def program_of(
     """
     sizes = whole_sizes(sizes or {}, (given.graph if isinstance(given, Plan) else given).name)
     plan = given if isinstance(given, Plan) else plain_plan(static_graph(given, sizes))
-    plan = static_plan(plan, sizes)
+    plan = static_plan(explicit(plan), sizes)
     return Lowering(grouped(plan), frozenset(libraries)).program()
 
 
@@ -107,7 +108,7 @@ class Lowering(Emitter):
         if parts is None:
             return 0
         self.constants |= parts.constants
-        inner = State("row", part.state.precision)
+        inner = State("row", part.inner_state.precision)
         states = {v: part.states.get(v, part.state) for n in part.nodes for v in n.inputs if v is not None}
         states |= {n.outputs[0]: part.results.get(n.outputs[0], inner) for n in parts.nodes}
         states |= part.results

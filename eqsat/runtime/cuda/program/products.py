@@ -23,6 +23,8 @@ from eqsat.runtime.kernels.view import View
 #: The libraries whose kernels a program may call.
 LIBRARIES = frozenset({"cublaslt", "cudnn"})
 _FLOATS = frozenset({DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64})
+#: Element types of one byte that matrices are multiplied in, and the kinds of epilogues beside them.
+_BYTES = {DType.INT8: frozenset[str](), DType.FLOAT8E4M3FN: frozenset({"scale"})}
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Products:
         node = part.nodes[0]
         if any(v is not None and self.emitter.types[v].size == 0 for v in (*node.inputs, *node.outputs) if v):
             return 0
-        if "cublaslt" in self.libraries and node.op in ("matmul", "gemm"):
+        if "cublaslt" in self.libraries and node.op in ("matmul", "gemm", "matmul_integer"):
             return self._matmul(part, node)
         if "cudnn" in self.libraries and node.op == "conv":
             return self._convolution(part, node)
@@ -71,8 +73,11 @@ class Products:
     def _matmul(self, part: Part, node: Node) -> int:
         a, b = (self.emitter.operand(part, str(v)) for v in node.inputs[:2])
         type = self.emitter.types[node.outputs[0]]
-        if a.dtype not in _FLOATS or a.dtype != b.dtype:
+        integers = node.op == "matmul_integer"
+        if a.dtype != b.dtype or (a.dtype is not DType.INT8 if integers else a.dtype not in (*_FLOATS, *_BYTES)):
             return 0
+        if integers and any(v is not None for v in node.inputs[2:]):
+            return 0  # zero points
         bare = ProductTail(1, node.outputs[0])
         if node.op == "gemm":
             a = a.permuted((1, 0)) if node.attrs["trans_a"] else a
@@ -91,9 +96,11 @@ class Products:
         matrix = (*((count,) if count > 1 else ()), a.shape[-2], b.shape[-1])
         before = len(self.emitter.launches)
         a, b, matrix = self._joined(a, b, batch, matrix, node.op)
+        if a.dtype in _BYTES:
+            a, b = self._facing(a, b, node.op)
         for tail in dict.fromkeys((self._tail(part, node, bare), bare)):
             result = self.emitter.result(part, tail.value)
-            for dtype in dict.fromkeys((result.dtype, a.dtype)):
+            for dtype in dict.fromkeys((result.dtype, DType.FLOAT32 if a.dtype in _BYTES else a.dtype)):
                 if self._product(part, tail, (a, b), result, matrix, dtype):
                     return tail.taken
         del self.emitter.launches[before:]
@@ -121,6 +128,15 @@ class Products:
         if target is None:
             self.emitter.copied(View.of(written.buffer, dtype, result.shape), result, tail.value)
         return True
+
+    def _facing(self, a: View, b: View, label: str) -> tuple[View, View]:
+        """Operands of one byte as a library takes them: the left one in rows, the right one in columns."""
+        if not _is_in_rows(a):
+            a = self.emitter.contiguous(a, f"operand of {label}")
+        turned = _transposed(b)
+        if not _is_in_rows(turned):
+            turned = self.emitter.contiguous(turned, f"operand of {label}")
+        return a, _transposed(turned)
 
     def _constant(self, value: str | None) -> str:
         return value if value is not None and value in self.emitter.constants else ""
@@ -164,12 +180,15 @@ class Products:
         """As many of the nodes after a product as a library computes at its end."""
         done = ["scale"] * (tail.alpha != 1.0) + ["bias"] * (tail.bias is not None)
         done += ["function"] * bool(tail.function)
+        held = self.emitter.operand(part, str(node.inputs[0])).dtype
         for index, after in enumerate(part.nodes[1:], start=1):
             others = [v for v in after.inputs if v is not None and v != tail.value]
             if tail.value in part.results or [n for n in part.nodes[index:] if tail.value in n.inputs] != [after]:
                 break
             types = [self.emitter.types[v] for v in others]
             kind = epilogue_of(node.op, after.op, after.attrs, self.emitter.types[after.outputs[0]], types)
+            if kind not in _BYTES.get(held, {kind}):
+                break
             if not may_follow(done, kind) or any(v in part.inner for v in others):
                 break
             longer = self._with_next(part, node, after, tail, kind)
@@ -311,6 +330,17 @@ def _is_scale(alpha: float, operands: DType) -> bool:
     """
     limits = np.finfo(np.float64 if operands is DType.FLOAT64 else np.float32)
     return float(limits.tiny) <= abs(alpha) <= float(limits.max)
+
+
+def _transposed(view: View) -> View:
+    axes = range(view.rank)
+    return view.permuted((*axes[:-2], axes[-1], axes[-2]))
+
+
+def _is_in_rows(view: View) -> bool:
+    last = replace(view, shape=view.shape[-2:], strides=view.strides[-2:])
+    matrix = matrix_of(last, 0)
+    return matrix is not None and not matrix.turned
 
 
 def _column(view: View) -> View:

@@ -26,7 +26,9 @@ C_TYPES: Mapping[DType, str] = {
     DType.BOOL: "bool",
 }
 #: The C type of elements in memory.
-STORED: Mapping[DType, str] = {**C_TYPES, DType.FLOAT16: "f16", DType.BFLOAT16: "bf16"}
+STORED: Mapping[DType, str] = {**C_TYPES, DType.FLOAT16: "f16", DType.BFLOAT16: "bf16", DType.FLOAT8E4M3FN: "f8"}
+#: The floats that are computed in float32.
+NARROW = frozenset({DType.FLOAT16, DType.BFLOAT16, DType.FLOAT8E4M3FN})
 
 
 #: Functions of expressions by the names that NumPy has for them; those that are worked out filled in by `operations`.
@@ -39,7 +41,7 @@ class UnsupportedError(Exception):
 
 def computed(dtype: DType) -> DType:
     """The element type that values of a type are computed in; UnsupportedError for those that kernels do not know."""
-    if dtype in (DType.FLOAT16, DType.BFLOAT16):
+    if dtype in NARROW:
         return DType.FLOAT32
     if dtype not in C_TYPES:
         raise UnsupportedError(dtype.value)
@@ -159,7 +161,7 @@ def convert(x: Expr, dtype: DType) -> Expr:
 
 
 def cast(x: Expr, dtype: DType) -> Expr:
-    """The result of the operator `cast`: the value in an element type, rounded to it where it has 16 bits."""
+    """The result of the operator `cast`: the value in an element type, rounded to it where it has 16 bits or less."""
     value = convert(x, computed(dtype))
     narrow = STORED[dtype]
     return value if narrow in C_TYPES.values() else Expr(value.dtype, f"widen(narrow<{narrow}>({{0}}))", (value,))
