@@ -53,11 +53,17 @@ def main(models: tuple[str, ...], time_bound: float, target: Path) -> None:
 
 def models_of(package: str) -> list[Path]:
     """The ONNX files of a package, installed first where it is not there in its version."""
-    folder = Path(platformdirs.user_cache_dir("eqsat")) / "trained" / f"{package}-{PACKAGES[package]}"
-    if not any(d.version == PACKAGES[package] for d in distributions(path=[str(folder)])):
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
-        subprocess.run([*command, f"{package}=={PACKAGES[package]}"], check=True)
+    folder = installed(package, PACKAGES[package])
     return sorted(folder.rglob("*.onnx"))
+
+
+def installed(package: str, version: str) -> Path:
+    """The folder of a package without its dependencies, installed there first where it is not there in its version."""
+    folder = Path(platformdirs.user_cache_dir("eqsat")) / "trained" / f"{package}-{version}"
+    if not any(d.version == version for d in distributions(path=[str(folder)])):
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(folder)]
+        subprocess.run([*command, f"{package}=={version}"], check=True)
+    return folder
 
 
 def optimised(path: Path, time_bound: float) -> dict[str, Any]:

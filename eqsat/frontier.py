@@ -22,7 +22,6 @@ from eqsat.options.signatures import documented
 from eqsat.report.progress import Progress
 from eqsat.report.units import amount, count, percent
 from eqsat.run import Run
-from eqsat.steps.precision.choice import IntegerChoice
 from eqsat.system.deadline import TimeUp
 from eqsat.system.markup import html_listing
 
@@ -110,7 +109,7 @@ def pareto(model: ModelArgument, x: str = "time", y: str = PEAK_MEMORY, **option
         with run.log.phase("extract"), deadline:
             chooser = run.chooser(grown)
             if run.settings.choices.policy.quantises:
-                extraction = IntegerChoice(chooser, chooser.choice(chooser.weighed_problem())).problem((x, y))
+                extraction = run.integers(grown, chooser, chooser.choice(chooser.weighed_problem())).problem((x, y))
             else:
                 extraction = chooser.problem((x, y))
             time_limit = deadline.part(_SEARCH)

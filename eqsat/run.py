@@ -25,6 +25,7 @@ from eqsat.steps.growing import Grown, grow
 from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
 from eqsat.steps.precision.choice import IntegerChoice
+from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.precision.overflow import PRECISION, FloatRanges, may_overflow
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.reporting import explained, result_of
@@ -143,7 +144,8 @@ class Run:
         """
 
         def attempt(rules: tuple[Rule, ...], again: bool) -> Result:
-            finished = self.finish(self.saturate(rules), self.settings.options.measure, again)
+            run = replace(self, rules=rules)
+            finished = run.finish(run.saturate(rules), self.settings.options.measure, again)
             if keep is not None:
                 keep(finished.result, finished.kept, self.settings)
             return finished.result
@@ -192,12 +194,12 @@ class Run:
         chooser = self.chooser(grown)
         chosen = self._choice(chooser)
         if chooser.ranges is None:
-            return self._with_bytes(chooser, chosen)
+            return self._with_bytes(grown, chooser, chosen)
         while chooser.ranges.missed(chosen.candidates):
             chosen = self._choice(chooser)
         if chooser.ranges.note:
             self.log.warnings.append(chooser.ranges.note)
-        final = self._with_bytes(chooser, chosen)
+        final = self._with_bytes(grown, chooser, chosen)
         if final is not chosen and chooser.ranges.missed(final.candidates):
             self.log.warnings.append("a choice on numbers of a byte is left out: it holds values beyond float16 in it")
             return chosen
@@ -207,8 +209,12 @@ class Run:
         with self.log.phase("extract"), self.settings.deadline:
             return chooser.choice(chooser.weighed_problem())
 
-    def _with_bytes(self, chooser: Chooser, chosen: Chosen) -> Chosen:
-        return IntegerChoice(chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
+    def _with_bytes(self, grown: Grown, chooser: Chooser, chosen: Chosen) -> Chosen:
+        return self.integers(grown, chooser, chosen).chosen() if self.settings.choices.policy.quantises else chosen
+
+    def integers(self, grown: Grown, chooser: Chooser, chosen: Chosen) -> IntegerChoice:
+        """The choice among kernels on integers as well, after one in floats."""
+        return IntegerChoice(chooser, chosen, Equaliser(grown.encoding, grown.saturation, self.rules))
 
     def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:
         """The finalists that agree with the original, timed against it where that is asked for and can be."""

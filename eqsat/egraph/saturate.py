@@ -11,13 +11,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.build import RightSideBuilder
+from eqsat.egraph.matching.fire import fire
 from eqsat.egraph.matching.match import Binder, Match
 from eqsat.egraph.matching.query import Query, Rewrite, compile_query
 from eqsat.egraph.matching.siblings import groups
-from eqsat.egraph.nodes import Firing
 from eqsat.egraph.saturation import Limits, Saturation, SaturationStep
-from eqsat.errors import ShapeError, UsageError
+from eqsat.errors import UsageError
 from eqsat.language.terms.pattern import Siblings
 from eqsat.system.collector import without_collector
 from eqsat.system.deadline import NEVER, Deadline
@@ -320,25 +319,10 @@ class Saturator:
             if generation > self.limits.generations:
                 self.report.refused[rule.name, "merged often enough"] += 1
                 return False
-        first = len(egraph.nodes)
-        try:
-            reason = rule.refused(match.bindings)
-            if reason is not None:
-                self.report.refused[rule.name, reason] += 1
-                return False
-            equations = RightSideBuilder(egraph, match, generation, steps).equations()
-            firing = Firing(rule, match.classes, match.bindings.attrs)
-            changed = [egraph.union(e, r, rule.name, firing, i) for i, e, r in equations]
-        except ShapeError as error:
-            self.report.refused[rule.name, error.what] += 1
-            return False
-        finally:
-            if len(egraph.nodes) > first:
-                self.report.made.append((first, rule.name))
-        if any(changed):
-            self.report.fired[rule.name] += 1
+        fired = fire(egraph, match, self.report, generation, steps)
+        if fired:
             self._now.firings.append((rule.name, match.enodes))
-        return any(changed)
+        return fired
 
     def _check(self) -> None:
         if self.egraph.size()[0] >= self.limits.nodes:

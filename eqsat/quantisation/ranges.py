@@ -15,7 +15,7 @@ import numpy as np
 
 from eqsat.errors import UsageError, nearest
 from eqsat.language.terms.scale import Scale
-from eqsat.quantisation.scales import activations
+from eqsat.quantisation.scales import activations, asymmetric
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -34,6 +34,8 @@ _CHUNK = 1 << 18
 #: Bins of magnitudes for "kl", by how many of them candidates differ, the elements that a clipped distribution is taken
 #: to have where only those that were clipped are, and the divergence by which a tighter bound has to be better.
 _KL_BINS, _KL_STRIDE, _KL_LEAST, _KL_MARGIN = 2048, 8, 1e-4, 1e-9
+#: The gain in mean squared error from which a zero point is no longer 0 or the middle.
+_PAYS = 0.9
 #: Ranges tried for "mse" within an octave, and octaves.
 _TRIED_OCTAVE, _TRIED_OCTAVES = 8, 8
 
@@ -204,6 +206,13 @@ class Observer:
         coarse = best(np.arange(_TRIED_OCTAVE * _TRIED_OCTAVES + 1) / _TRIED_OCTAVE)
         fine = coarse + np.arange(-_TRIED_OCTAVE, _TRIED_OCTAVE + 1) / _TRIED_OCTAVE**2
         return float(most * 2.0 ** -best(fine[fine >= 0]))
+
+
+def best_scale(observer: Observer) -> Scale:
+    """The scale of a value by the range of least squared error: with a zero point of its own where that pays."""
+    low, high = observer.range("mse")
+    plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
+    return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
 
 
 def _magnitude(bins: Array) -> Array:

@@ -8,14 +8,17 @@ is 1 where nothing but 0 was seen.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from eqsat.errors import UsageError
+from eqsat.language.ops import OPS
 from eqsat.language.terms.scale import Scale
 from eqsat.language.terms.types import DType
+from eqsat.runtime.onnxruntime.saturation import saturates
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -95,6 +98,12 @@ def weights(array: Array, axis: int | None = None, bits: int = 8) -> Scale:
         return Scale(DType.INT8, (spare,), least=-most, most=most)
     by_channel = tuple(step or spare for step in steps)
     return Scale(DType.INT8, by_channel, (0,) * len(steps), axis % array.ndim, least=-most, most=most)
+
+
+def product_weights(op: str, attrs: Mapping[str, Any], array: Array) -> Scale:
+    """The scale of the weights of a product, with a step for each output, of as many bits as kernels here add up."""
+    axis = 0 if OPS[op].windowed or attrs.get("trans_b") else 1
+    return weights(array, axis if OPS[op].windowed or array.ndim == 2 else None, 7 if saturates() else 8)
 
 
 def _step(extent: float, count: int, side: int) -> float:

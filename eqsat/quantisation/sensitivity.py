@@ -205,7 +205,7 @@ class _WeightRoundings(Generic[Key]):
         threads: int | None,
     ) -> None:
         self.weights, self.online = weights, online
-        self._run = _rounded_products(graph, (*weights.values(), *online.values()), threads)
+        self._run = rounded_products(graph, (*weights.values(), *online.values()), threads)
 
     def of(self, recorded: Mapping[str, Any]) -> Iterator[tuple[Key, Array]]:
         """The changes, from the operands and results as they were recorded."""
@@ -217,7 +217,7 @@ class _WeightRoundings(Generic[Key]):
             yield key, result - recorded[one.product]
 
 
-def _rounded_products(
+def rounded_products(
     graph: Graph, products: Sequence[RoundedWeights], threads: int | None
 ) -> Callable[[Sequence[Array], Mapping[str, Any]], list[Array]]:
     """A function from left operands, and recorded values, to what products make of them with their weights rounded."""

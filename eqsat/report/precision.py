@@ -39,7 +39,7 @@ class RoundingReport(FormerDict):
     are errors on data that were held back from all choices. `interaction` is the factor on the root of the sum of
     squares of single roundings. `integers` counts operators that compute on integers, by name; `narrow` those in other
     precisions than float32, by precision and name; `kept` the others, by name and reason: "policy", "kernel", "cost" or
-    "error".
+    "error". `equalised` counts values whose channels are scaled between the products before and after.
     """
 
     budget: float | None
@@ -53,6 +53,7 @@ class RoundingReport(FormerDict):
     kept: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     notes: Sequence[str] = ()
     narrow: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    equalised: int = 0
 
     @property
     def worst(self) -> float:

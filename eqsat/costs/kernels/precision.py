@@ -24,6 +24,8 @@ INTEGERS = "int8"
 BYTES = (INTEGERS, FLOAT8)
 #: The precisions of products whose constant weights are packed in blocks.
 PACKED = tuple(dict.fromkeys(one.kind for one in PACKINGS.values()))
+#: The ways in which weights are adjusted for kernels on integers: scales of channels, and numbers with biases.
+ADJUSTMENTS = ("equalise", "round")
 #: The error of an output that is accepted in a lower precision where no limit is stated.
 DEFAULT_ERROR = 2e-2
 
@@ -44,13 +46,15 @@ class PrecisionPolicy:
     operators that keep float32 in any case.
 
     `precisions` are of float16, bfloat16, int8, float8 and int4, which is one of weights, `arithmetic` of tf32, `keep`
-    names of operators; UsageError for others, and for a policy that contradicts itself. How far outputs may move is a
-    limit of the run: its "error".
+    names of operators. `adjust` says what is done about weights, of kernels on integers, for the calibration data:
+    "equalise" scales channels between layers, "round" chooses the numbers of weights and corrects biases. UsageError
+    for others, and for a policy that contradicts itself. How far outputs may move is a limit of the run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
     arithmetic: tuple[str, ...] = ()
     keep: frozenset[str] = SENSITIVE
+    adjust: tuple[str, ...] = ADJUSTMENTS
 
     def __post_init__(self) -> None:
         for name in self.precisions:
@@ -60,6 +64,11 @@ class PrecisionPolicy:
         for name in self.arithmetic:
             if name != "tf32":
                 raise UsageError(f"no arithmetic {name!r}", expected="tf32")
+        for name in self.adjust:
+            if name not in ADJUSTMENTS:
+                raise UsageError(
+                    f"no adjustment of weights {name!r}", expected="a tuple of " + " and ".join(map(repr, ADJUSTMENTS))
+                )
         unknown = sorted(self.keep - set(OPS))
         if unknown:
             raise UsageError(f"a precision policy keeps {unknown[0]!r}", expected="names of operators")

@@ -35,7 +35,7 @@ class Made(Generic[Value]):
     result: Value
 
 
-class Space(Protocol[Value]):
+class ApplicationSpace(Protocol[Value]):
     """Values with the operators that make them: a graph, where it is one, or an e-graph."""
 
     def every(self) -> Iterable[Made[Value]]:
@@ -52,7 +52,7 @@ class Space(Protocol[Value]):
 
 
 @dataclass(frozen=True)
-class Region(Generic[Value]):
+class IntegerRegion(Generic[Value]):
     """Dequantisations by the operand that each makes, the operator that reads them, and what follows it.
 
     `clamp` holds the results between bounds, `end` quantises them; without it they are floats.
@@ -70,7 +70,7 @@ class Region(Generic[Value]):
         before = [next(made for _, made in self.restored if made.place == place) for place in inner]
         return (*before, self.core, *(one for one in (self.clamp, self.end) if one is not None))
 
-    def operators(self, space: Space[Value], images: Collection[Value]) -> tuple[FusedOperator, ...]:
+    def operators(self, space: ApplicationSpace[Value], images: Collection[Value]) -> tuple[FusedOperator, ...]:
         """The kernel on integers that the region runs as: the operator, and bounds after it."""
         held = dict(self.restored)
         made = PLAIN
@@ -101,7 +101,7 @@ def _state(value: Hashable, dtype: DType, images: Collection[Any]) -> State:
 
 
 def _member(
-    space: Space[Any],
+    space: ApplicationSpace[Any],
     made: Made[Any],
     taken: Sequence[State],
     result: State,
@@ -113,7 +113,7 @@ def _member(
     return FusedOperator(made.op, made.attrs, types, (space.type(made.result),), tuple(const), way, links)
 
 
-def regions(space: Space[Value], integers: Collection[str]) -> Iterator[Region[Value]]:
+def regions(space: ApplicationSpace[Value], integers: Collection[str]) -> Iterator[IntegerRegion[Value]]:
     """The regions around operators that a device runs on integers."""
     for made in space.every():
         if made.op == "quantize_linear" and _is_whole(space, made, made.result):
@@ -133,11 +133,11 @@ def _first(made: Made[Value]) -> Value:
     return operand
 
 
-def _is_settled(space: Space[Value], value: Value | None) -> bool:
+def _is_settled(space: ApplicationSpace[Value], value: Value | None) -> bool:
     return value is None or space.is_constant(value)
 
 
-def _is_whole(space: Space[Value], made: Made[Value], numbers: Value) -> bool:
+def _is_whole(space: ApplicationSpace[Value], made: Made[Value], numbers: Value) -> bool:
     """Return whether an operator has one scale, for numbers of 8 bits."""
     type, scale = space.type(numbers), made.operands[1]
     known = space.type(scale) if scale is not None else None
@@ -146,12 +146,12 @@ def _is_whole(space: Space[Value], made: Made[Value], numbers: Value) -> bool:
 
 
 def _around(
-    space: Space[Value],
+    space: ApplicationSpace[Value],
     integers: Collection[str],
     core: Made[Value],
     clamp: Made[Value] | None,
     end: Made[Value] | None,
-) -> Iterator[Region[Value]]:
+) -> Iterator[IntegerRegion[Value]]:
     """The region of an operator, where its operands are dequantised."""
     type = space.type(core.result)
     if core.op not in integers or type is None or type.shape is None or type.dtype is not DType.FLOAT32:
@@ -167,7 +167,7 @@ def _around(
             return
     if not restored or (end is not None and not _may_end(core, restored, end)):
         return
-    yield Region(tuple(restored), core, clamp, end)
+    yield IntegerRegion(tuple(restored), core, clamp, end)
 
 
 def _reads(op: str, index: int) -> bool:
@@ -176,7 +176,7 @@ def _reads(op: str, index: int) -> bool:
     return index < (2 if declared.product else 1) or not (declared.product or declared.clamps)
 
 
-def _fits(space: Space[Value], core: Made[Value], index: int, source: Made[Value]) -> bool:
+def _fits(space: ApplicationSpace[Value], core: Made[Value], index: int, source: Made[Value]) -> bool:
     numbers = source.operands[0]
     type = space.type(numbers) if numbers is not None else None
     if numbers is None or type is None or source.attrs["block"]:
@@ -199,7 +199,7 @@ def _may_end(core: Made[Value], restored: Sequence[tuple[int, Made[Value]]], end
     return True
 
 
-def images(space: Space[Value], found: Iterable[Region[Value]]) -> frozenset[Value]:
+def images(space: ApplicationSpace[Value], found: Iterable[IntegerRegion[Value]]) -> frozenset[Value]:
     """The values of four axes that operators on images read or make, and what is computed of those by elements."""
     groups: dict[Value, Value] = {}
 
@@ -231,11 +231,11 @@ def images(space: Space[Value], found: Iterable[Region[Value]]) -> frozenset[Val
     return frozenset(value for value in {*groups, *seeds} if root(value) in marked)
 
 
-def _is_weight(space: Space[Value], value: Value) -> bool:
+def _is_weight(space: ApplicationSpace[Value], value: Value) -> bool:
     return any(m.operands[0] is not None and space.is_constant(m.operands[0]) for m in space.makers(value))
 
 
-def _rank(space: Space[Value], value: Value) -> int:
+def _rank(space: ApplicationSpace[Value], value: Value) -> int:
     type = space.type(value)
     return type.rank if type is not None and type.shape is not None else -1
 

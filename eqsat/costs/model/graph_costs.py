@@ -10,7 +10,7 @@ from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import applications, is_free, tensor_type
 from eqsat.costs.kernels.fusion import FusedOperator, Key
 from eqsat.costs.kernels.implementations import Types
-from eqsat.costs.kernels.regions import Made, Region, images, regions
+from eqsat.costs.kernels.regions import IntegerRegion, Made, images, regions
 from eqsat.costs.model.cost import Cost, GraphCost, added
 from eqsat.costs.table.entry import Entry
 from eqsat.language.ops import OPS
@@ -18,7 +18,7 @@ from eqsat.language.terms import Graph, Implementation, Node, TensorType
 from eqsat.system.deadline import check
 
 
-class Prices(Protocol):
+class OperatorPrices(Protocol):
     """The prices of operators, as a cost model has them."""
 
     device: Device
@@ -77,7 +77,7 @@ class Prices(Protocol):
         """The cost of holding a constant."""
 
 
-def kernel_key(model: Prices, operators: Sequence[FusedOperator]) -> Key:
+def kernel_key(model: OperatorPrices, operators: Sequence[FusedOperator]) -> Key:
     """The key that one operator, or several in one kernel, is measured under."""
     if len(operators) > 1:
         fused: Key = model.fused_key(operators)
@@ -87,7 +87,7 @@ def kernel_key(model: Prices, operators: Sequence[FusedOperator]) -> Key:
     return key
 
 
-def region_cost(model: Prices, operators: Sequence[FusedOperator]) -> Cost | None:
+def region_cost(model: OperatorPrices, operators: Sequence[FusedOperator]) -> Cost | None:
     """The cost of a kernel on integers that a model states: None where it was not measured, at one of the sizes."""
     if model.cost is not None or any(kernel_key(part, operators).text not in part.measured for _, part in model.parts):
         return None
@@ -132,7 +132,7 @@ def _made(node: Node) -> Made[str]:
     return Made(node.outputs[0], node.op, node.attrs, node.inputs, node.outputs[0])
 
 
-def region_costs(model: Prices, graph: Graph) -> dict[str, Cost]:
+def region_costs(model: OperatorPrices, graph: Graph) -> dict[str, Cost]:
     """The costs of nodes in kernels on integers, by their first output: all of a kernel's at its last node.
 
     A runtime makes a kernel of operators whose results no other operator reads; it dequantises once more for others.
@@ -162,11 +162,11 @@ def region_costs(model: Prices, graph: Graph) -> dict[str, Cost]:
     return costs
 
 
-def _reads_integers(found: Sequence[Region[str]], costs: Mapping[str, Cost], reader: Node) -> bool:
+def _reads_integers(found: Sequence[IntegerRegion[str]], costs: Mapping[str, Cost], reader: Node) -> bool:
     return reader.outputs[0] in costs and any(region.core.place == reader.outputs[0] for region in found)
 
 
-def graph_cost(model: Prices, graph: Graph) -> GraphCost:
+def graph_cost(model: OperatorPrices, graph: Graph) -> GraphCost:
     """The cost of a whole graph, node by node, and of the constants that are there when it runs."""
     nodes: list[tuple[Node, Cost]] = []
     price, weights = 0.0, dict[int, float]()

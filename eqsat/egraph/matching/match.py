@@ -12,7 +12,7 @@ from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, VariadicSite
 from eqsat.errors import ShapeError
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Spread, Var
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Spread, Var, roots_of
 
 #: Largest number of bindings of one row that are followed, and of forms of one operand of a spread.
 MOST_BINDINGS, MOST_FORMS = 16, 64
@@ -85,6 +85,18 @@ class Binder:
                 matched = tuple(enodes[r] for r in query.roots)
                 matches.append(Match(query.rule, roots, matched, bindings, form.classes, form.steps))
         return matches
+
+    def at(self, leader: int) -> Iterator[Match]:
+        """The matches of a rule with one root in a class, among its e-nodes as of when they were last brought in."""
+        (root,) = roots_of(self.query.rule.left)
+        egraph = self.egraph
+        nothing = egraph.lookup(ABSENT.op, egraph.attr_id(ABSENT.op, Attrs()), ())
+        for form in self._forms(root, leader, _Form()):
+            if nothing is not None and any(one == nothing for one in form.classes.values()):
+                continue
+            bindings = bindings_of(egraph, form.classes, form.attrs)
+            if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
+                yield Match(self.query.rule, (leader,), (form.number,), bindings, form.classes, form.steps)
 
     def _sited(
         self, site: VariadicSite, leader: int, forms: list[tuple[_Form, dict[int, int]]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, Key
-from eqsat.costs.kernels.regions import STATED, Made, Region, images, regions
+from eqsat.costs.kernels.regions import STATED, IntegerRegion, Made, images, regions
 from eqsat.costs.model.graph_costs import kernel_key, region_cost
 from eqsat.egraph.egraph import ABSENT
 from eqsat.egraph.snapshot import Snapshot
@@ -93,7 +93,7 @@ def stated_keys(snapshot: Snapshot, pricing: Pricing) -> list[Key]:
 
 def _kernels(
     snapshot: Snapshot, pricing: Pricing, offered: Collection[int]
-) -> list[tuple[Region[int], tuple[FusedOperator, ...]]]:
+) -> list[tuple[IntegerRegion[int], tuple[FusedOperator, ...]]]:
     """The regions with the kernels on integers that they run as."""
     integers = pricing.model.device.integers
     if not integers or not any(snapshot.nodes[i].op == "dequantize_linear" for i in offered):
@@ -105,7 +105,7 @@ def _kernels(
 
 
 def _chain(
-    snapshot: Snapshot, region: Region[int]
+    snapshot: Snapshot, region: IntegerRegion[int]
 ) -> tuple[tuple[int, ...], tuple[tuple[int | None, ...], ...], tuple[int, ...]] | None:
     """The e-nodes of a region, those that make their operands, and what they read; None if that is their own result."""
     positions = tuple(made.place for made in region.steps)
@@ -133,6 +133,6 @@ def _chain(
     return positions, tuple(links), tuple(outside)
 
 
-def _after(region: Region[int]) -> int:
+def _after(region: IntegerRegion[int]) -> int:
     """The number of e-nodes after the operator of a region."""
     return sum(one is not None for one in (region.clamp, region.end))

@@ -142,13 +142,11 @@ class _ProblemBuilder:
         self._drop_idle_layouts()
         singles = self._single_implementations()
         self._offer_splits()
-        own = attentions(self.snapshot, self.pricing, singles) if self.contrib else ()
-        integers = stated_kernels(self.snapshot, self.pricing, singles)
-        for chain in itertools.chain(chains(self.snapshot, self.pricing, singles), own, integers):
+        kinds = (chains, stated_kernels, *((attentions,) if self.contrib else ()))
+        for chain in itertools.chain.from_iterable(kind(self.snapshot, self.pricing, singles) for kind in kinds):
             check()
-            ways, links = chain.implementations, chain.links
-            option = KernelOption(chain.positions, chain.cost, ways, links, stated=chain.stated)
-            self._add(chain.eclass, option, chain.operands, ways[-1].result, chain.price)
+            option = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links, stated=chain.stated)
+            self._add(chain.eclass, option, chain.operands, chain.implementations[-1].result, chain.price)
         roots = [(self.index[k], self._state(self.boundary.get(n, PLAIN))) for n, k in self.snapshot.roots.items()]
         self._share_constants()
         self._hold_constants(roots)

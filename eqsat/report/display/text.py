@@ -250,7 +250,8 @@ def _roundings(rounding: RoundingReport) -> list[str]:
         f"in {precision}: {', '.join(f'{n} {op}' for op, n in counts.items())}"
         for precision, counts in rounding.narrow.items()
     ]
-    whole = [f"on integers: {integers}"] if integers else []
+    scaled = f"; {count(rounding.equalised, 'value')} with scaled channels" if rounding.equalised else ""
+    whole = [f"on integers: {integers}{scaled}"] if integers else []
     lines = [*whole, *narrow, f"in float32: {', '.join(kept) or 'nothing'}"]
     data = rounding.data
     batches = f"{count(data.report, 'batch', 'batches')} held back of {data.source}"

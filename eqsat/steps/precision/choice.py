@@ -9,8 +9,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import numpy as np
-
 from eqsat.costs.kernels.precision import PACKED
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
@@ -24,17 +22,18 @@ from eqsat.language.onnx.write import exporter
 from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
 from eqsat.language.terms import FLOAT8, DType, Graph, TensorType
-from eqsat.quantisation.sensitivity import array_error
-from eqsat.report.precision import DataParts, OutputError, RoundingReport
-from eqsat.runtime.backend import Program
+from eqsat.report.precision import DataParts, RoundingReport
+from eqsat.report.report import Progress
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
 from eqsat.steps.precision.chosen import narrow_of, positions_of
+from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
+from eqsat.steps.precision.outputs import errors_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
-from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, largest_agree, other_bounds
+from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, other_bounds
 
 Batch = Mapping[str, Any]
 
@@ -47,11 +46,13 @@ _DRAWN = 4
 
 @dataclass(frozen=True)
 class _Prepared:
-    """Kernels on integers that would pay, their roundings, and the e-nodes whose kernels were considered."""
+    """Kernels on integers that would pay, their roundings, the e-nodes whose kernels were considered, and the classes
+    of values with scaled channels."""
 
     options: IntegerOptions
     measured: MeasuredRoundings
     considered: frozenset[int]
+    scaled: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class IntegerChoice:
 
     chooser: Chooser
     exact: Chosen
+    equaliser: Equaliser
 
     @cached_property
     def _allowance(self) -> Allowance:
@@ -121,7 +123,7 @@ class IntegerChoice:
             log.warnings += [text for text in (settings.data.warning, settings.data.parts.warning) if text]
         given, solution = self.chooser.given, self.exact.solution
         assembled = assemble(self.exact.extraction, solution, given.graph)
-        kernels = self._kernels(assembled, solution)
+        kernels = self._kernels(assembled, self.exact.extraction, solution)
         if not kernels:
             log.warnings.append(f"no operator of this model may run on {self._numbers} here")
             return None
@@ -136,10 +138,15 @@ class IntegerChoice:
         if not paying:
             log.warnings.append(f"no kernel on {self._numbers} is faster here than those in float32")
             return None
-        with log.phase("calibrate"), settings.deadline.paused():
-            measured = measured_roundings(settings, log, assembled, paying, *self._parts[:2])
+        options, scaled = options_of(extraction, paying, costs), frozenset[int]()
         considered = frozenset(position for kernel in kernels for position in kernel.positions)
-        return _Prepared(options_of(extraction, paying, costs), measured, considered)
+        with log.phase("calibrate"), settings.deadline.paused():
+            if settings.data is not None and not settings.device.gpu and "equalise" in settings.choices.policy.adjust:
+                assembled, options, scaled = self._equalised(assembled, options)
+            if scaled:
+                considered = frozenset(position for kernel in options.kernels for position in kernel.positions)
+            measured = measured_roundings(settings, log, assembled, options.kernels, *self._parts[:2])
+        return _Prepared(options, measured, considered, scaled)
 
     def _paying(self, options: IntegerOptions) -> list[IntegerKernel]:
         """The kernels on the e-nodes that would run on integers if rounding were free in some choice, in all forms.
@@ -162,8 +169,29 @@ class IntegerChoice:
         ]
         return sorted(paying, key=lambda kernel: -savings[kernel])
 
-    def _kernels(self, assembled: Assembled, solution: Solution) -> list[IntegerKernel]:
-        kernels = offered_kernels(self.exact.extraction, solution, self.chooser.settings, self.chooser.log)
+    def _equalised(
+        self, assembled: Assembled, options: IntegerOptions
+    ) -> tuple[Assembled, IntegerOptions, frozenset[int]]:
+        """The kernels on a graph with scaled channels, and the classes that have them; as they are where none has."""
+        settings, nodes = replace(self.chooser.settings, costs=options.model), assembled.snapshot.nodes
+        products = {nodes[kernel.weights].eclass for kernel in options.kernels if kernel.weights is not None}
+        equal = self.equaliser.equalised(
+            replace(self.chooser, settings=settings),
+            assembled,
+            {assembled.decoded.names[leader] for leader in products},
+            self._parts[:2],
+            lambda detail: self.chooser.log.say(Progress("calibrate", detail=detail)),
+        )
+        if equal is None:
+            return assembled, options, frozenset()
+        assembled = assemble(equal.extraction, equal.solution, self.chooser.given.graph)
+        offered = self._kernels(assembled, equal.extraction, equal.solution)
+        scaled = options_of(equal.extraction, equal.paying(offered, options.kernels, nodes), options.model)
+        kernels = sorted(scaled.kernels, key=lambda kernel: -scaled.saving(kernel))
+        return assembled, options_of(equal.extraction, kernels, options.model), equal.quotients
+
+    def _kernels(self, assembled: Assembled, extraction: TensorProblem, solution: Solution) -> list[IntegerKernel]:
+        kernels = offered_kernels(extraction, solution, self.chooser.settings, self.chooser.log)
         names = assembled.decoded.names
         return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
 
@@ -214,7 +242,7 @@ class IntegerChoice:
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
             original = compiled(self.chooser, self.chooser.given.graph)
-            errors = _errors(tried.program, [(batch, original.run(batch)) for batch in report])
+            errors = errors_of(tried.program, [(batch, original.run(batch)) for batch in report])
         integers, narrow, kept = self._counted(tried, prepared, unlimited)
         tried.candidate.rounding = RoundingReport(
             settings.budget,
@@ -228,6 +256,7 @@ class IntegerChoice:
             kept,
             notes=notes_of(settings),
             narrow=narrow,
+            equalised=len(prepared.scaled & _computed(tried)),
         )
 
     def _counted(
@@ -249,8 +278,8 @@ class IntegerChoice:
         for position in (*others, *(p for p in chosen if p in precisions)):
             node = nodes[position]
             declared = OPS.get(node.op)
-            constant = tried.extraction.snapshot.classes[node.eclass].constant
-            if declared is None or declared.view or constant or (device.strided and declared.strided):
+            known = tried.extraction.snapshot.classes[node.eclass].constant
+            if known or declared is None or declared.view or (device.strided and declared.strided):
                 continue
             if not _makes_floats(node.types):
                 continue
@@ -279,24 +308,15 @@ def _unwritable(graph: Graph, asked: int | None) -> str | None:
     return None
 
 
+def _computed(tried: Tried) -> set[int]:
+    """The classes that the e-nodes of a choice make."""
+    both = (positions_of(tried.extraction, tried.solution, integers=integers) for integers in (True, False))
+    return {tried.extraction.snapshot.nodes[position].eclass for one in both for position in one}
+
+
 def _plain(counts: Mapping[str, Counter[str]]) -> dict[str, dict[str, int]]:
     return {name: dict(counter) for name, counter in counts.items()}
 
 
 def _makes_floats(types: Sequence[object]) -> bool:
     return any(isinstance(type, TensorType) and type.dtype is DType.FLOAT32 for type in types)
-
-
-def _errors(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
-    """The errors of each output over batches, and how often rows keep their largest element."""
-    errors: dict[str, list[float]] = {}
-    rows: dict[str, list[bool]] = {}
-    for batch, expected in held:
-        outputs = program.run(batch)
-        for name, reference in expected.items():
-            errors.setdefault(name, []).append(array_error(outputs[name], reference))
-            rows.setdefault(name, []).extend(largest_agree(outputs[name], reference))
-    return {
-        name: OutputError(float(np.mean(e)), max(e), float(np.mean(rows[name])) if rows[name] else None)
-        for name, e in errors.items()
-    }

@@ -75,7 +75,8 @@ class Calibration:
         placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
         wanted = dict.fromkeys((k.weights, k.packing) for k in self.kernels if k.weights is not None)
         rounded = {(p, how): one for p, how in wanted if (one := self._weights(p, how)) is not None}
-        if others and self.settings.data is not None and self.scheme.adjusts:
+        adjusts = self.scheme.adjusts and "round" in self.settings.choices.policy.adjust
+        if others and adjusts and self.settings.data is not None:
             rounded = adjusted_weights(self.graph, rounded, batches, others, self._say)
         filters = {p: one for (p, how), one in rounded.items() if not how}
         packed = {(p, how): one for (p, how), one in rounded.items() if how}

@@ -11,12 +11,10 @@ import numpy as np
 from eqsat.costs.kernels.precision import INTEGERS
 from eqsat.language.terms import FLOAT8, Array, DType, Float8Scale, Scale
 from eqsat.language.terms.float8 import LARGEST
-from eqsat.quantisation.ranges import Observer
-from eqsat.quantisation.scales import activations, asymmetric, symmetric, weights
+from eqsat.quantisation.ranges import Observer, best_scale
+from eqsat.quantisation.scales import symmetric, weights
 from eqsat.runtime.onnxruntime.saturation import saturates
 
-#: The gain in mean squared error from which a zero point is no longer 0 or the middle.
-_PAYS = 0.9
 #: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
 _BITS = {True: 7, False: 8}
 #: How much larger than on the data a value may be before float8 cuts it off: a power of two costs no digit of it.
@@ -35,13 +33,6 @@ class RoundingScheme:
     value: Callable[[Observer], Scale]
     weights: Callable[[Array, int | None], Scale]
     adjusts: bool
-
-
-def _on_processors(observer: Observer) -> Scale:
-    """The scale in uint8 by the range of least squared error: with a zero point of its own where that pays."""
-    low, high = observer.range("mse")
-    plain, free = activations(low, high), asymmetric(*observer.range("mse", scheme=asymmetric))
-    return free if observer.expected_error(free) < _PAYS * observer.expected_error(plain) else plain
 
 
 def _of_processors(array: Array, axis: int | None) -> Scale:
@@ -75,7 +66,7 @@ def _float8(most: float) -> Scale:
 
 
 #: The scheme of processors, in uint8 and int8.
-PROCESSORS = RoundingScheme(_on_processors, _of_processors, adjusts=True)
+PROCESSORS = RoundingScheme(best_scale, _of_processors, adjusts=True)
 #: The schemes of GPUs, by precision.
 GPUS: Mapping[str, RoundingScheme] = MappingProxyType(
     {

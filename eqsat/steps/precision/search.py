@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
-
-import numpy as np
 
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.judging import price_of
@@ -24,6 +22,7 @@ from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.steps.choosing import Chooser
 from eqsat.steps.precision.chosen import name_of
+from eqsat.steps.precision.outputs import agreement_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.system.deadline import Deadline
 
@@ -109,7 +108,7 @@ class ErrorSearch:
             known = [tried.solution]
             with settings.deadline.paused():
                 errors = [output_error(tried.program.run(batch), expected) for batch, expected in self._expected]
-                agreement = _agreement(tried.program, self._expected) if budget is None else 1.0
+                agreement = agreement_of(tried.program, self._expected) if budget is None else 1.0
             worst = max(*errors, foreseen(errors))
             if worst > tried.predicted:
                 if held is not None:
@@ -166,26 +165,6 @@ def other_bounds(chooser: Chooser) -> dict[str, float]:
 def compiled(chooser: Chooser, graph: Graph, backend: str | None = None) -> Program:
     """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
     return select(backend).compile(expanded(graph, lacking()), threads=chooser.settings.options.threads)
-
-
-def largest_agree(given: Any, expected: Any) -> Iterator[bool]:
-    """For each row along the last axis, whether its largest element is at the same place."""
-    out, ref = np.asarray(given), np.asarray(expected)
-    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
-        return
-    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
-
-
-def _agreement(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
-    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
-    rows = [
-        agrees
-        for batch, expected in data
-        for outputs in (program.run(batch),)
-        for name, reference in expected.items()
-        for agrees in largest_agree(outputs[name], reference)
-    ]
-    return float(np.mean(rows)) if rows else 1.0
 
 
 def _shown(most: float) -> str:

@@ -101,8 +101,8 @@ def _gemm(call: Call) -> None:
         single = call.type_of(unit).shape in ((), (1,))
         along = 0 if single else len(call.shape(6)) - 1
         operands.append(call.make("dequantize_linear", call.value(6), unit, axis=along, block=0))
-    trans_a = bool(call.attrs.get("transA", 0))
-    attrs: dict[str, Any] = {"alpha": alpha, "beta": 1.0, "trans_a": trans_a, "trans_b": turned}
+    attrs: dict[str, Any] = {"alpha": alpha, "beta": 1.0, "trans_b": turned}
+    attrs["trans_a"] = bool(call.attrs.get("transA", 0))
     if call.has(7):
         return _rounded(call, call.make("gemm", *operands, **attrs), 7, 8, call.type(0).dtype)
     return call.emit("gemm", *operands, **attrs)
