@@ -358,10 +358,8 @@ def _check_held(name: str, state: State, type: TensorType | None) -> None:
     layout = LAYOUTS[state.layout]
     given = f"{name!r}, {'of no known shape' if type is None or type.shape is None else type}, as {state}"
     if layout.constants or layout.order(4) is None:
-        orders = (known.name for known in LAYOUTS.values() if known.order(4) is not None)
-        raise UsageError(
-            given, expected="an order of axes, which any caller can hold a tensor in: " + ", ".join(orders)
-        )
+        orders = ", ".join(known.name for known in LAYOUTS.values() if known.order(4) is not None)
+        raise UsageError(given, expected="an order of axes, which any caller can hold a tensor in: " + orders)
     if type is None or type.shape is None or not layout.fits(type):
         least, most = layout.ranks
         raise UsageError(given, expected=f"a tensor of {least} to {most} axes in the layout {layout.name}")

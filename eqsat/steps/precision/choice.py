@@ -33,7 +33,7 @@ from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
 from eqsat.steps.precision.outputs import errors_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
-from eqsat.steps.precision.search import Allowance, ErrorSearch, Held, Tried, compiled, other_bounds
+from eqsat.steps.precision.search import Allowance, ErrorSearch, HeldChoice, Tried, compiled, other_bounds
 
 Batch = Mapping[str, Any]
 
@@ -213,7 +213,7 @@ class IntegerChoice:
         calibrate, tighten, _ = self._parts
         data = (*calibrate, *tighten)
         search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
-        chosen: dict[str, Held] = {}
+        chosen: dict[str, HeldChoice] = {}
         for end, share in self._shares.items():
             earlier = next(iter(chosen.values()), None)
             held = search.held(end, share, None if earlier is None else earlier.factor)
@@ -233,7 +233,7 @@ class IntegerChoice:
         candidates = [*self.exact.candidates, *(held.tried.candidate for held in chosen.values())]
         return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=candidates)
 
-    def _accept(self, held: Held, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]) -> None:
+    def _accept(self, held: HeldChoice, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]) -> None:
         """Tell of a finalist the errors that are reported of it; `unlimited` is the choice that no error limits."""
         settings, tried = self.chooser.settings, held.tried
         calibrate, tighten, report = self._parts

@@ -68,7 +68,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Held:
+class HeldChoice:
     """A choice whose errors are as predicted, with the factor of the prediction and the number of its round."""
 
     tried: Tried
@@ -87,7 +87,7 @@ class ErrorSearch:
     data: Sequence[Batch]
     allowance: Allowance
 
-    def held(self, end: str, share: float = 1.0, factor: float | None = None) -> Held | None:
+    def held(self, end: str, share: float = 1.0, factor: float | None = None) -> HeldChoice | None:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted.
 
         Kernels on integers count at a `share` of their price: choices are compared in whole networks, and where
@@ -98,7 +98,7 @@ class ErrorSearch:
         budget = settings.budget
         factor = self.measured.interaction if factor is None else factor
         most = math.inf if budget is None else budget
-        held: Held | None = None
+        held: HeldChoice | None = None
         known: list[Solution] = []
         for number in range(1, ROUNDS + 1):
             log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
@@ -118,7 +118,7 @@ class ErrorSearch:
             if agreement < 1.0:
                 most = tried.predicted * _LESS
                 continue
-            held = Held(tried, factor, max(errors), number)
+            held = HeldChoice(tried, factor, max(errors), number)
             if budget is None or worst > _SLACK * tried.predicted:
                 break
             # More kernels fit where roundings amount to less than was predicted.
