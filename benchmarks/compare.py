@@ -16,6 +16,8 @@ from typing import Any, TypeAlias
 
 import click
 
+from benchmarks.precision.figures import precisions
+
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
 TORCH_PAGE = PAGE.with_name("pytorch.md")
@@ -34,7 +36,7 @@ def read_results(folder: Path = RESULTS) -> Results:
 
 def rewritten(page: str, results: Results) -> str:
     """The page with the figures of these results; KeyError for a block that nothing here makes."""
-    figures = {**FIGURES, "torch": torch}
+    figures = {**FIGURES, "torch": torch, "precisions": precisions}
     return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}\n{figures[found[1]](results)}\n\n", page)
 
 

@@ -153,15 +153,8 @@ class _ProblemBuilder:
         self._keep_possible()
         conversions, costs = self._conversions(roots)
         problem = Problem(self.nodes, roots, conversions, len(self.states))
-        return TensorProblem(
-            problem,
-            self.snapshot,
-            self.leaders,
-            tuple(self.states),
-            tuple(self.options),
-            tuple(costs),
-            dict(self.boundary),
-        )
+        found = (self.snapshot, self.leaders, tuple(self.states), tuple(self.options), tuple(costs))
+        return TensorProblem(problem, *found, dict(self.boundary))
 
     def _state(self, state: State) -> int:
         return self.states.setdefault(state, len(self.states))

@@ -17,6 +17,7 @@ from eqsat.rewrites.schemas.operator import Operator, Statement
 from eqsat.rewrites.schemas.parallel import parallel_laws
 from eqsat.rewrites.schemas.pointwise import broadcasting_laws, pointwise_laws
 from eqsat.rewrites.schemas.products import product_laws
+from eqsat.rewrites.schemas.quantised import quantised_laws
 from eqsat.rewrites.schemas.rows import row_laws
 
 #: The published laws that each derived law states, by its name.
@@ -99,6 +100,7 @@ def statements(spec: OpSpec) -> Iterator[Statement]:
     yield from pointwise_laws(spec)
     yield from broadcasting_laws(spec)
     yield from linear_laws(spec)
+    yield from quantised_laws(spec)
     if spec.form is None:
         return
     op = Operator(spec, spec.form)
