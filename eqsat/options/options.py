@@ -97,7 +97,7 @@ class Options:
         default="exact",
         metadata=_meaning(
             checks.precision,
-            '"exact", which keeps the model\'s element types, "tf32", "mixed", "float16", "bfloat16", or a policy',
+            '"exact", the model\'s element types, "tf32", "mixed", "int8", "int4", "float16", "bfloat16", or a policy',
             flag="--precision",
             help="Policy of precision.",
             choices=choices.precisions,

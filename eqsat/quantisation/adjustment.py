@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms import AdjustedScale, Constant, DType, Node, Scale
+from eqsat.language.terms import BlockScale, Node, Scale
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -75,7 +75,7 @@ class Weights:
 
     node: Node
     array: Array
-    scale: Scale
+    scale: Scale | BlockScale
     shifts: bool = False
 
     @property
@@ -90,9 +90,10 @@ class Weights:
 
     @property
     def is_adjustable(self) -> bool:
-        """True where the weights are a matrix or filters of one step for each output, of few enough terms."""
+        """True where the weights are a matrix or filters of few enough terms, by one step an output or a block."""
         outputs = 0 if self._is_windowed or self.node.attrs.get("trans_b") else 1
-        known = self.scale.axis == outputs and not any(self.scale.zeros)
+        symmetric = isinstance(self.scale, BlockScale) or not any(self.scale.zeros)
+        known = self.scale.axis == outputs and symmetric
         return known and (self._is_windowed or self.array.ndim == 2) and self.terms <= MOST_TERMS
 
     def rows(self, array: Array) -> Array:
@@ -119,7 +120,7 @@ class Weights:
         return flat[_some(len(flat))]
 
 
-def adjusted(weights: Weights, calibrate: Moments, tighten: Moments) -> Scale:
+def adjusted(weights: Weights, calibrate: Moments, tighten: Moments) -> Scale | BlockScale:
     """The scale of weights with numbers by which products move least on data; as it was where those are no better.
 
     Numbers are fixed one column at a time, and what each one misses is made up for by those that follow (E. Frantar et
@@ -138,47 +139,48 @@ def adjusted(weights: Weights, calibrate: Moments, tighten: Moments) -> Scale:
     numbers, moved = candidates[int(np.argmin(losses))]
     if numbers is plain and moved is None:
         return weights.scale
-    fields = {name: getattr(weights.scale, name) for name in ("dtype", "steps", "zeros", "axis", "least", "most")}
-    return AdjustedScale(
-        **fields,
-        numbers=Constant.of(np.ascontiguousarray(numbers), weights.scale.dtype),
-        shift=None if moved is None else Constant.of(moved.astype(np.float32), DType.FLOAT32),
-    )
+    return weights.scale.adjusted(numbers, moved)
 
 
 def _chosen(weights: Weights, moments: Moments) -> Array:
     """Numbers that are fixed column by column, those of the terms with the largest squares first."""
-    steps = np.array(weights.scale.steps)
-    wanted = weights.rows(weights.array).astype(np.float64) / steps[:, None]
+    wanted = weights.rows(weights.array).astype(np.float64)
+    steps, zeros = (
+        weights.rows(np.broadcast_to(one, weights.array.shape)) for one in weights.scale.spread(weights.array.shape)
+    )
     squares = moments.centred() if weights.shifts else moments.whole()
     out = np.empty(wanted.shape)
     size = len(wanted) // weights.groups
     for group in range(weights.groups):
         rows = slice(group * size, (group + 1) * size)
-        out[rows] = _fixed(wanted[rows], squares[group], weights.scale.least, weights.scale.most)
+        bounds = weights.scale.least, weights.scale.most
+        out[rows] = _fixed(wanted[rows], steps[rows], zeros[rows], squares[group], bounds)
     return np.asarray(weights.back(out).astype(weights.scale.dtype.numpy))
 
 
-def _fixed(wanted: Array, squares: Array, least: int, most: int) -> Array:
-    """Whole numbers for a matrix in units of its steps, one output in a row, given the squares of its terms."""
+def _fixed(wanted: Array, steps: Array, zeros: Array, squares: Array, bounds: tuple[int, int]) -> Array:
+    """Whole numbers for a matrix with the steps of its elements, one output in a row, given the squares of its terms.
+
+    Where no term is other than 0, the nearest numbers.
+    """
     terms = len(squares)
     order = np.argsort(-np.diag(squares), kind="stable")
     squares = squares[np.ix_(order, order)]
     mean = float(np.trace(squares)) / terms
     if not mean > 0:
-        return np.clip(np.rint(wanted), least, most)
+        return np.asarray(np.clip(np.rint(wanted / steps) + zeros, *bounds))
     upper = _inverse_root(squares + _DAMPING * mean * np.eye(terms))
     # A term in each row, so that all that is read and written lies together.
-    left = np.ascontiguousarray(wanted[:, order].T)
-    numbers = np.empty_like(left)
+    left, unit = np.ascontiguousarray(wanted.T[order]), np.ascontiguousarray(steps.T[order], np.float64)
+    zero, numbers = zeros.T[order], np.empty_like(left)
     for begin in range(0, terms, _BLOCK):
         end = min(begin + _BLOCK, terms)
         missed = np.empty((end - begin, left.shape[1]))
         for inner in range(begin, end, _INNER):
             stop = min(inner + _INNER, end)
             for term in range(inner, stop):
-                numbers[term] = np.clip(np.rint(left[term]), least, most)
-                missed[term - begin] = (left[term] - numbers[term]) / upper[term, term]
+                numbers[term] = np.clip(np.rint(left[term] / unit[term]) + zero[term], *bounds)
+                missed[term - begin] = (left[term] - (numbers[term] - zero[term]) * unit[term]) / upper[term, term]
                 left[term + 1 : stop] -= upper[term, term + 1 : stop, None] * missed[term - begin]
             left[stop:end] -= upper[inner:stop, stop:end].T @ missed[inner - begin : stop - begin]
         left[end:] -= upper[begin:end, end:].T @ missed
@@ -201,8 +203,8 @@ def _inverse_root(squares: Array) -> Array:
 
 def _missed(weights: Weights, numbers: Array) -> Array:
     """The weights less what their numbers stand for, in groups of outputs by terms."""
-    steps = np.array(weights.scale.steps)[:, None]
-    rows = weights.rows(weights.array).astype(np.float64) - weights.rows(numbers).astype(np.float64) * steps
+    missed = weights.array.astype(np.float64) - weights.scale.restored(numbers).astype(np.float64)
+    rows = weights.rows(missed)
     found: Array = rows.reshape(weights.groups, -1, rows.shape[-1])
     return found
 

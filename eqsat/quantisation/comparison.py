@@ -77,7 +77,7 @@ def best_factors(
             if time.monotonic() - begun > SECONDS:
                 break
             say(f"scales {place + 1} of {len(offers)}")
-            (made,) = products[place]([scales[place].rounded(one.divided(values))])
+            (made,) = products[place]([scales[place].rounded(one.divided(values))], values)
             change = {one.product.product: made - values[one.product.product]}
             errors[place].append(output_error(network.outputs(batch, change), reference))
     return _chosen(offers, errors)

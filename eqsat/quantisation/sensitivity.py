@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms import Attrs, Constant, DType, Graph, Node, Scale, Sym, TensorType, ValueType
+from eqsat.language.terms import Attrs, BlockScale, Constant, DType, Graph, Node, Scale, Sym, TensorType, ValueType
 from eqsat.runtime.backend import select
 from eqsat.system.deadline import check
 
@@ -27,14 +27,17 @@ MOST_BATCHES = 8
 class RoundedWeights:
     """A product whose constant weights are rounded: the value it makes, from which operand, by which scale.
 
-    `node` is the product with its constants, weights first, in the place of those operands.
+    `node` is the product with its constants, weights first, in the place of those operands. Where the operand is
+    rounded as well, it is by its own least and largest element, or beside weights in blocks by such blocks. `addend` is
+    the value that is added to the products where that is no constant.
     """
 
     product: str
     operand: str
     node: Node
     constants: tuple[Constant, ...]
-    scale: Scale
+    scale: Scale | BlockScale
+    addend: str = ""
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,7 @@ def sensitivities(
     threads: int | None = None,
     seconds: float = 60.0,
     most: float = math.inf,
+    apart: Collection[Key] = (),
     follow: Callable[[int, int], object] = lambda done, count: None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Sensitivities[Key]:
@@ -128,16 +132,18 @@ def sensitivities(
     A rounding is added to the value where it arises: that of a value to itself, that of weights to what their product
     makes. `seconds` bound the time: there are as many batches as it holds, one at least; roundings that it holds no
     run for are `unmeasured`, the last ones of `order`. Those that move the outputs farther than `most` are left out of
-    all that follows.
+    all that follows, and those `apart`, which stand in the place of others, out of all roundings at once.
     """
     places = {key: value for key, (value, _) in values.items()}
     places |= {key: one.product for key, one in (*weights.items(), *online.items())}
     ordered = [key for key in dict.fromkeys((*order, *places)) if key in places]
     network = ChangeableGraph(graph, tuple(dict.fromkeys(places.values())), threads=threads)
-    sources = [one.operand for one in (*weights.values(), *online.values())]
+    products = [*weights.values(), *online.values()]
+    sources = [value for one in products for value in (one.operand, one.addend) if value]
     read = recorder(graph, tuple(dict.fromkeys((*places.values(), *sources))), threads=threads)
     rounding = _WeightRoundings(graph, weights, online, threads)
     errors: dict[Key, float] = {}
+    alone = frozenset(apart)
     refused: set[Key] = set()
     interaction, used, begun = 1.0, 0, time.monotonic()
     for batch in batches[:MOST_BATCHES]:
@@ -158,12 +164,14 @@ def sensitivities(
                 errors.pop(key, None)
                 continue
             errors[key] = max(errors.get(key, 0.0), error)
-            every[places[key]] = every[places[key]] + change if places[key] in every else change
             follow(len(errors) + used * len(places), len(places))
+            if key in alone:
+                continue
+            every[places[key]] = every[places[key]] + change if places[key] in every else change
         together = output_error(network.outputs(batch, every), reference)
-        apart = math.hypot(*errors.values())
-        if apart > 0 and math.isfinite(together):
-            interaction = max(interaction, together / apart)
+        independent = math.hypot(*(error for key, error in errors.items() if key not in alone))
+        if independent > 0 and math.isfinite(together):
+            interaction = max(interaction, together / independent)
         used += 1
         if should_stop is not None and should_stop():
             break
@@ -202,8 +210,8 @@ class _WeightRoundings(Generic[Key]):
     def of(self, recorded: Mapping[str, Any]) -> Iterator[tuple[Key, Array]]:
         """The changes, from the operands and results as they were recorded."""
         operands = [recorded[one.operand] for one in self.weights.values()]
-        operands += [_online(recorded[one.operand]) for one in self.online.values()]
-        made = self._run(operands)
+        operands += [_online(recorded[one.operand], one.scale) for one in self.online.values()]
+        made = self._run(operands, recorded)
         every = (*self.weights.items(), *self.online.items())
         for (key, one), result in zip(every, made, strict=True):
             yield key, result - recorded[one.product]
@@ -211,12 +219,13 @@ class _WeightRoundings(Generic[Key]):
 
 def rounded_products(
     graph: Graph, products: Sequence[RoundedWeights], threads: int | None
-) -> Callable[[Sequence[Array]], list[Array]]:
-    """A function from left operands to what products make of them with their weights rounded."""
+) -> Callable[[Sequence[Array], Mapping[str, Any]], list[Array]]:
+    """A function from left operands, and recorded values, to what products make of them with their weights rounded."""
     if not products:
-        return lambda operands: []
+        return lambda operands, recorded: []
     nodes: list[Node] = []
     inputs: list[str] = []
+    added: dict[str, str] = {}
     constants: dict[str, Constant] = {}
     types: dict[str, ValueType] = {}
     for place, one in enumerate(products):
@@ -230,24 +239,42 @@ def rounded_products(
         types |= {name: constants[name].type for name in names}
         types |= {x: graph.type(one.operand), y: graph.type(one.product)}
         inputs.append(x)
+        if one.addend:
+            added[f"a{place}"] = one.addend
+            names.append(f"a{place}")
+            types[f"a{place}"] = graph.type(one.addend)
         nodes.append(Node(one.node.op, (x, *names), (y,), one.node.attrs))
     outputs = {f"y{place}": f"y{place}" for place in range(len(products))}
-    program = _compiled(Graph("roundings", tuple(inputs), outputs, tuple(nodes), constants, types), threads)
+    program = _compiled(Graph("roundings", (*inputs, *added), outputs, tuple(nodes), constants, types), threads)
 
-    def run(operands: Sequence[Array]) -> list[Array]:
-        made = program.run(dict(zip(inputs, operands, strict=True)))
+    def run(operands: Sequence[Array], recorded: Mapping[str, Any]) -> list[Array]:
+        addends = {name: recorded[value] for name, value in added.items()}
+        made = program.run(dict(zip(inputs, operands, strict=True)) | addends)
         return [np.asarray(made[f"y{place}"]) for place in range(len(products))]
 
     return run
 
 
-def _online(x: Any) -> Array:
-    """A tensor rounded as it is where runtimes quantise it by its own least and largest element."""
+def _online(x: Any, scale: Scale | BlockScale) -> Array:
+    """A tensor rounded as it is where runtimes quantise it beside weights of a scale."""
     array = np.asarray(x, np.float32)
+    if isinstance(scale, BlockScale):
+        return _by_blocks(array, scale.packing.block)
     low, high = min(float(array.min(initial=0.0)), 0.0), max(float(array.max(initial=0.0)), 0.0)
     step = np.float32((high - low) / 255 or 1.0)
     zero = float(np.clip(np.rint(-low / step), 0, 255))
     restored: Array = (np.clip(np.rint(array / step) + zero, 0, 255) - zero).astype(np.float32) * step
+    return restored
+
+
+def _by_blocks(array: Array, block: int) -> Array:
+    """A tensor rounded to int8 in blocks along its last axis, each by its largest magnitude."""
+    missing = -array.shape[-1] % block
+    filled = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)])
+    parts = filled.reshape(*array.shape[:-1], -1, block)
+    steps = np.abs(parts).max(axis=-1, keepdims=True) / np.float32(127)
+    numbers = np.rint(np.divide(parts, steps, out=np.zeros_like(parts), where=steps > 0))
+    restored: Array = (numbers * steps).reshape(filled.shape)[..., : array.shape[-1]]
     return restored
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.costs.devices.device import DEVICES, Device
 from eqsat.costs.kernels.implementations import Choices
-from eqsat.costs.kernels.precision import DEFAULT_ERROR, POLICIES, PrecisionPolicy, policy
+from eqsat.costs.kernels.precision import DEFAULT_ERROR, PACKED, POLICIES, PrecisionPolicy, policy
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.table.table import CostTable
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import UsageError
+from eqsat.language.graphs.packed import PACKED_PRODUCTS
+from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.state import State
 from eqsat.options.checks import layouts_of
@@ -54,7 +56,7 @@ class Settings:
         _check_budget(options)
         table = options.opened_table()
         costs = CostModel(options.device, table, options.objective, cost=options.cost, threads=options.threads)
-        choices, warnings = choices_for(costs.device, options.layouts, options.precision)
+        choices, warnings = choices_for(costs.device, options.layouts, options.precision, portable=options.portable)
         if not choices.policy.is_exact:
             _check_runtime(costs.device)
         if (stand_in := table.stand_in(costs.environment, costs.device)) is not None:
@@ -94,6 +96,19 @@ class Settings:
     def boundary(self) -> Mapping[str, State]:
         """The states of inputs and outputs that are not row-major in their own type."""
         return self.options.boundary or {}
+
+    @property
+    def packings(self) -> Mapping[str, Collection[str]]:
+        """The forms in which weights may be packed, each with the operators that may read such.
+
+        Only ONNX Runtime's own operator reads them: there are none where the result is to run elsewhere.
+        """
+        if self.options.portable:
+            return {}
+        allows = self.choices.policy.allows
+        return {
+            name: [op for op in PACKED_PRODUCTS if allows(op, PACKINGS[name].kind)] for name in self.device.packings
+        }
 
     @property
     def is_plain(self) -> bool:
@@ -170,18 +185,19 @@ def limits_for(node_limit: int, time_limit: float, share: float = SATURATE) -> L
 
 
 def choices_for(
-    device: Device, layouts: str | Sequence[str], precision: str | PrecisionPolicy
+    device: Device, layouts: str | Sequence[str], precision: str | PrecisionPolicy, *, portable: bool = False
 ) -> tuple[Choices, list[str]]:
     """The layouts and precisions to choose from on a device, and warnings of those that a policy allows in vain.
 
-    UsageError where the device has none of the precisions that are asked for.
+    UsageError where the device has none of the precisions that are asked for, or none that is `portable`.
     "mixed" is whatever the device has: of element types of 16 bits float16, or else bfloat16.
     """
     names = layouts_of(layouts, device.layouts, device.name)
     wanted = policy(precision)
     if precision == "mixed" and "float16" not in device.precisions:
         wanted = replace(wanted, precisions=("bfloat16", *wanted.precisions[1:]))
-    left = [p for p in (*wanted.precisions, *wanted.arithmetic) if p not in device.precisions]
+    runs = [p for p in device.precisions if not (portable and p in PACKED)]
+    left = [p for p in (*wanted.precisions, *wanted.arithmetic) if p not in runs]
     known = replace(
         wanted,
         precisions=tuple(p for p in wanted.precisions if p not in left),
@@ -191,11 +207,14 @@ def choices_for(
     if lowers and known.is_exact:
         others = sorted(DEVICES.usable().values(), key=lambda one: not one.is_here)
         having = [one.name for one in others if set(wanted.precisions) & set(one.precisions)]
+        remedy = f"device={having[0]!r} has such kernels" if having else ""
+        if set(wanted.precisions) & set(device.precisions):
+            remedy = "leave portable out: its kernels are ONNX Runtime's own"
         asked = precision if isinstance(precision, str) else ", ".join(wanted.precisions)
         raise UsageError(
             f"precision = {asked!r} on {device.name}",
-            expected="one that it has kernels for: exact" + "".join(f", {p}" for p in device.precisions),
-            remedy=f"device={having[0]!r} has such kernels" if having else "",
+            expected="one that it has kernels for: exact" + "".join(f", {p}" for p in runs),
+            remedy=remedy,
         )
     quiet = isinstance(precision, str) and not known.is_exact
     warnings = [f"{device.name} has no speed of its own for {', '.join(left)}: left out"] if left and not quiet else []

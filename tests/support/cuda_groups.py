@@ -29,7 +29,6 @@ WITHOUT_KERNEL = frozenset(
         "lp_pool",
         "lstm",
         "matmul_integer",
-        "matmul_packed",
         "qlinear_conv",
         "qlinear_matmul",
         "resize",

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from eqsat.costs.devices.fields import CUDA, MAKER, check_fields, read_fields
 from eqsat.costs.kernels.work import Work
 from eqsat.errors import CostError, nearest
+from eqsat.language.terms.blocks import PACKINGS
 from eqsat.runtime.cuda.device.installation import Gpu, Installation, probe
 from eqsat.system.plugins import Registry
 
@@ -37,8 +38,8 @@ class Device:
     are those its backend has kernels for, and `fuses` says whether it makes kernels of several operators. `source` says
     where the figures come from. `gpu` is the name that the driver of a CUDA device reports, empty for other devices.
     `integers` are the operators of float32 that its backend can run on integers, between quantisation and
-    dequantisation, and on floats of 8 bits where it has a speed for `float8`. `runtime` is the backend of a CPU, ONNX
-    Runtime where it is left out.
+    dequantisation, and on floats of 8 bits where it has a speed for `float8`; `packings` are the forms of constant
+    weights that its kernels of products read. `runtime` is the backend of a CPU, ONNX Runtime where it is left out.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Device:
     source: str
     gpu: str = ""
     integers: tuple[str, ...] = ()
+    packings: tuple[str, ...] = ()
     runtime: str = ""
 
     def peak(self, dtype: str) -> float:
@@ -91,7 +93,8 @@ class Device:
     def precisions(self) -> tuple[str, ...]:
         """The element types and arithmetic it has a speed of its own for, beside float32."""
         names = (name for name in self.flops if name not in ("float32", "float64"))
-        return tuple(dict.fromkeys((*names, *(("int8",) if self.integers else ()))))
+        packed = (PACKINGS[name].kind for name in self.packings)
+        return tuple(dict.fromkeys((*names, *(("int8",) if self.integers else ()), *packed)))
 
     @property
     def is_onnxruntime(self) -> bool:

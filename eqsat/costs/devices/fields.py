@@ -11,6 +11,7 @@ from typing import Any
 
 from eqsat.errors import CostError, nearest
 from eqsat.language.ops import OPS
+from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.state import LAYOUTS
 from eqsat.language.terms.types import DType
 
@@ -37,7 +38,7 @@ def read_fields(text: str, where: str) -> dict[str, Any]:
     if missing := next((name for name in CHECKS if name not in fields and name not in OPTIONAL), None):
         raise CostError(f"no field {missing!r}", where=where, expected="the fields " + ", ".join(CHECKS))
     check_fields(fields, where)
-    fields |= {name: tuple(fields[name]) for name in ("layouts", "integers") if name in fields}
+    fields |= {name: tuple(fields[name]) for name in ("layouts", "integers", "packings") if name in fields}
     return {name: MappingProxyType(value) if isinstance(value, dict) else value for name, value in fields.items()}
 
 
@@ -128,6 +129,11 @@ def _check_operators(where: str, given: Any) -> None:
         raise CostError(f"{given!r}", where=where, expected="a list of operators")
 
 
+def _check_packings(where: str, given: Any) -> None:
+    if not isinstance(given, list | tuple) or any(name not in PACKINGS for name in given):
+        raise CostError(f"{given!r}", where=where, expected="a list of some of " + ", ".join(PACKINGS))
+
+
 def _is_operator(name: str) -> bool:
     """True for an operator, or a variant of one, such as conv/depthwise."""
     return name.partition("/")[0] in OPS
@@ -154,8 +160,9 @@ CHECKS: Mapping[str, Callable[[str, Any], None]] = MappingProxyType(
         "source": _text(empty=False),
         "gpu": _text(empty=True),
         "integers": _check_operators,
+        "packings": _check_packings,
         "runtime": _one_of("", "onnxruntime", "openvino"),
     }
 )
 #: Fields that may be left out.
-OPTIONAL = ("gpu", "integers", "runtime")
+OPTIONAL = ("gpu", "integers", "packings", "runtime")

@@ -12,7 +12,7 @@ from typing import Any
 
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graphs.interpret import concrete
-from eqsat.language.terms import Attrs, TensorType
+from eqsat.language.terms import PACKINGS, Attrs, TensorType
 
 
 @dataclass(frozen=True)
@@ -93,8 +93,8 @@ class OpKey:
         return key.run(layouts, ending["result"] or "", ending["arithmetic"] or "")
 
 
-#: The end of keys of kernels that compute on integers in the place of float32.
-_ON_INTEGERS = " by int8"
+#: The ends of keys of kernels that compute on integers in the place of float32, or read packed weights.
+_ON_INTEGERS = tuple(f" by {arithmetic}" for arithmetic in ("int8", *PACKINGS))
 
 
 def is_on_integers(text: str) -> bool:
@@ -103,7 +103,7 @@ def is_on_integers(text: str) -> bool:
     >>> is_on_integers("relu {} uint8[2] by int8"), is_on_integers("relu {} float32[2]")
     (True, False)
     """
-    return _ON_INTEGERS in text
+    return any(end in text for end in _ON_INTEGERS)
 
 
 #: Characters of a line that is no key that its error shows.

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from eqsat.errors import UsageError, nearest
 from eqsat.language.ops import OPS
+from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.plan import Implementation
 from eqsat.language.terms.state import FLOAT8
 from eqsat.language.terms.types import DType, TensorType
@@ -24,6 +25,8 @@ INTEGERS = "int8"
 RANGES = ("mse", "max", "percentile", "kl")
 #: The precisions in which numbers of a byte stand for values, by scales.
 BYTES = (INTEGERS, FLOAT8)
+#: The precisions of products whose constant weights are packed in blocks.
+PACKED = tuple(dict.fromkeys(one.kind for one in PACKINGS.values()))
 #: The ways in which weights are adjusted for kernels on integers: scales of channels, and numbers with biases.
 ADJUSTMENTS = ("equalise", "round")
 #: The error of an output that is accepted in a lower precision where no limit is stated.
@@ -45,13 +48,13 @@ class PrecisionPolicy:
     """The element types that values of float32 may be held in, the arithmetic their products may be formed in, and the
     operators that keep float32 in any case.
 
-    `precisions` are of float16, bfloat16, int8 and float8, `arithmetic` of tf32, `keep` names of operators. `ranges` is
-    the way to the range of a value that is held in a byte: "mse" for the least squared error of the elements seen,
-    "max" for all of them, "percentile" for all but the largest magnitudes (99.99 % are kept), "kl" for the least
-    divergence of their distribution. `adjust` says what is done about weights, of kernels on integers, for the
-    calibration data: "equalise" scales channels between layers, "round" chooses the numbers of weights and corrects
-    biases. UsageError for others, and for a policy that contradicts itself. How far outputs may move is a limit of the
-    run: its "error".
+    `precisions` are of float16, bfloat16, int8, float8 and int4, which is one of weights, `arithmetic` of tf32, `keep`
+    names of operators. `ranges` is the way to the range of a value that is held in a byte: "mse" for the least squared
+    error of the elements seen, "max" for all of them, "percentile" for all but the largest magnitudes (99.99 % are
+    kept), "kl" for the least divergence of their distribution. `adjust` says what is done about weights, of kernels on
+    integers, for the calibration data: "equalise" scales channels between layers, "round" chooses the numbers of
+    weights and corrects biases. UsageError for others, and for a policy that contradicts itself. How far outputs may
+    move is a limit of the run: its "error".
     """
 
     precisions: tuple[str, ...] = ()
@@ -62,9 +65,9 @@ class PrecisionPolicy:
 
     def __post_init__(self) -> None:
         for name in self.precisions:
-            if name not in (*NARROW, *BYTES):
-                expected = f"{', '.join((*NARROW, INTEGERS))} or {FLOAT8}"
-                raise UsageError(f"no precision {name!r}", expected=expected)
+            if name not in (*NARROW, *BYTES, *PACKED):
+                known = (*NARROW, *BYTES, *PACKED)
+                raise UsageError(f"no precision {name!r}", expected=", ".join(known[:-1]) + f" or {known[-1]}")
         for name in self.arithmetic:
             if name != "tf32":
                 raise UsageError(f"no arithmetic {name!r}", expected="tf32")
@@ -102,8 +105,8 @@ class PrecisionPolicy:
 
     @property
     def quantises(self) -> bool:
-        """True if kernels may compute on numbers of a byte."""
-        return any(name in self.precisions for name in BYTES)
+        """True if kernels may compute on numbers of a byte, or on weights of fewer bits."""
+        return any(name in self.precisions for name in (*BYTES, *PACKED))
 
     @property
     def is_exact(self) -> bool:
@@ -118,6 +121,8 @@ class PrecisionPolicy:
         declared = OPS.get(op)
         if declared is None or op in self.keep or precision not in self.precisions:
             return False
+        if precision in PACKED:
+            return declared.product and not declared.windowed
         if declared.sensitive and not declared.is_shipped:  # declared after the policies
             return False
         exact = declared.movement or declared.selects
@@ -135,8 +140,9 @@ POLICIES: Mapping[str, PrecisionPolicy] = MappingProxyType(
     {
         "exact": PrecisionPolicy(),
         "tf32": PrecisionPolicy(arithmetic=("tf32",)),
-        "mixed": PrecisionPolicy(("float16", *BYTES), ("tf32",), SENSITIVE - _AVERAGES),
+        "mixed": PrecisionPolicy(("float16", *BYTES, *PACKED), ("tf32",), SENSITIVE - _AVERAGES),
         "int8": PrecisionPolicy((INTEGERS,), keep=SENSITIVE - _AVERAGES),
+        "int4": PrecisionPolicy(PACKED),
         "float16": PrecisionPolicy(precisions=("float16",), arithmetic=("tf32",), keep=SENSITIVE - _WIDENED),
         "bfloat16": PrecisionPolicy(precisions=("bfloat16",), arithmetic=("tf32",)),
     }

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import NARROW, is_product
-from eqsat.costs.measuring.microbenchmark import Array, Data, chain_types, check_layouts, layout_of
+from eqsat.costs.measuring.microbenchmark import Array, chain_types, check_layouts, layout_of
+from eqsat.costs.measuring.operands import Data
 from eqsat.errors import EqsatError
 from eqsat.language.terms import Constant, DType, Graph, Held, Kernel, Node, Plan, State, TensorType, stored_shape
 

@@ -11,13 +11,17 @@ import numpy as np
 from eqsat.costs.kernels.fusion import FusedKey, Key
 from eqsat.costs.kernels.implementations import Choices, implementations, is_view
 from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.measuring.operands import Data
 from eqsat.errors import CostError, EqsatError
 from eqsat.language.graphs.lower import WRITTEN, lower
+from eqsat.language.graphs.packed import outputs_axis
 from eqsat.language.graphs.quantised import INTEGER
 from eqsat.language.onnx.fused.contrib import for_onnxruntime
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import (
+    PACKINGS,
     Attrs,
+    BlockScale,
     Constant,
     DType,
     Graph,
@@ -56,64 +60,6 @@ class Microbenchmark:
     inputs: Mapping[str, Array]
     outputs: Mapping[str, TensorType]
     tail: bool
-
-
-class Data:
-    """Random nonzero data: overlapping windows of one pool an element type, so that no two are equal and few are made.
-
-    Floats lie between 0.9 and 1, where nearly every function is finite and no long product becomes a denormal number.
-    Where they are `signed` each sign is as likely: the units that multiply matrices draw power, and lose clock, by the
-    bits that change.
-    """
-
-    def __init__(self, seed: int, *, signed: bool = False) -> None:
-        self._rng = np.random.default_rng(seed)
-        self._signed = signed
-        self._pools: dict[DType, Array] = {}
-        self._drawn = 0
-
-    def tensor(self, type: TensorType) -> Array:
-        """The next tensor of a type."""
-        count = int(np.prod(type.static, dtype=np.int64))
-        self._drawn += 1
-        begin = self._drawn * 16
-        pool = self._pools.get(type.dtype)
-        if pool is None or len(pool) < begin + count:
-            pool = self._pools[type.dtype] = self._pool(type.dtype, begin + count + 4096)
-        return pool[begin : begin + count].reshape(type.static)
-
-    def indices(self, type: TensorType, bound: int) -> Array:
-        """Indices from 0 to below a bound."""
-        return self._rng.integers(0, max(bound, 1), type.static).astype(type.dtype.numpy)
-
-    def operand(self, key: OpKey, index: int, type: TensorType) -> Array:
-        """Data for an operand: indices within the axis they index, squares where a power is constant."""
-        if index == 1 and key.op in OPS and OPS[key.op].indexed:
-            indexed = key.operands[0]
-            dims = indexed.static if indexed is not None else ()
-            axis = key.attrs.get("axis")
-            return self.indices(type, dims[axis] if axis is not None and dims else min(dims, default=1))
-        if key.op == "clip" and key.arithmetic and index > 0:  # bounds that the scale of the results holds by itself
-            return np.full(type.static, 0 if index == 1 else 8, type.dtype.numpy)
-        if key.op == "grouped_attention" and index == 1:
-            # Every sequence has all positions there are.
-            return np.full(type.static, key.attrs["total"] - 1, type.dtype.numpy)
-        if key.op == "pow" and index == 1 and key.const_operands[1] and type.size == 1:
-            # Squares are what models raise to a constant power, and what runtimes have a case for.
-            return np.full(type.static, 2, type.dtype.numpy)
-        return self.tensor(type)
-
-    def _pool(self, dtype: DType, count: int) -> Array:
-        if dtype is DType.BOOL:
-            return self._rng.random(count) < 0.5
-        if dtype.is_integer:
-            return self._rng.integers(1, 4, count).astype(dtype.numpy)
-        if not dtype.is_float:
-            raise CostError(f"no data of {dtype.value} to measure with", expected="numbers or booleans")
-        floats = self._rng.random(count, np.float32) * np.float32(0.1) + np.float32(0.9)
-        if self._signed:
-            floats *= self._rng.integers(0, 2, count).astype(np.float32) * 2 - 1
-        return floats.astype(dtype.numpy)
 
 
 def build_microbenchmark(
@@ -182,7 +128,7 @@ def chain_types(key: Key) -> tuple[tuple[TensorType, ...], ...]:
 
 def is_quantised(key: OpKey) -> bool:
     """Return whether an operator of float32 is computed on quantised numbers."""
-    return key.arithmetic == INTEGER
+    return key.arithmetic == INTEGER or key.arithmetic in PACKINGS
 
 
 def stated(chain: FusedKey) -> FusedKey:
@@ -194,9 +140,9 @@ def stated(chain: FusedKey) -> FusedKey:
 
 
 def _raised(key: OpKey) -> OpKey:
-    types = (
-        t if t is None or t.dtype.value not in QUANTISED else replace(t, dtype=DType.FLOAT32) for t in key.operands
-    )
+    packing = PACKINGS.get(key.arithmetic)
+    held = QUANTISED if packing is None else (packing.kind,)
+    types = (t if t is None or t.dtype.value not in held else replace(t, dtype=DType.FLOAT32) for t in key.operands)
     return replace(key, operands=tuple(types))
 
 
@@ -205,6 +151,8 @@ def _state_of(key: OpKey, index: int) -> State:
     layout = layout_of(key, index)
     if not is_quantised(key):
         return State(layout)
+    if (packing := PACKINGS.get(key.arithmetic)) is not None:
+        return State(layout, packing.name if index == 1 else "")
     if index >= 0:
         type = key.operands[index]
         return State(layout, type.dtype.value if type is not None and type.dtype.value in QUANTISED else "")
@@ -276,7 +224,7 @@ class _CopiesDraft:
         self.kernels: list[Kernel] = []
         self.states: dict[str, State] = {}
         self.outputs: list[str] = []
-        self.scales: dict[tuple[str, str], Scale] = {}
+        self.scales: dict[tuple[str, str], Scale | BlockScale] = {}
         self.typed = stated(chain)
         first = chain.members[0]
         filtered = first.op == "conv" and len(first.const_operands) > 1 and first.const_operands[1]
@@ -303,7 +251,10 @@ class _CopiesDraft:
         made = tuple(Held(v, state) for v in values[-1])
         self.kernels.append(Kernel(nodes, tuple(read.values()), made, end.arithmetic))
         for held in (*read.values(), *made):
-            if held.state.is_quantised:
+            if (packing := PACKINGS.get(held.state.precision)) is not None:
+                shape = self.constants[held.value].array.shape
+                self.scales[held.value, packing.name] = BlockScale.even(packing, outputs_axis(end.attrs), shape)
+            elif held.state.is_quantised:
                 self.scales.setdefault((held.value, held.state.precision), _UNIT_SCALES[held.state.precision])
         if state.precision == "uint8" and (OPS[end.op].clamps or end.attrs.get("activation", "none") != "none"):
             self.scales |= {(held.value, state.precision): _FROM_ZERO for held in made}

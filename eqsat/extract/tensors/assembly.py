@@ -15,7 +15,7 @@ from eqsat.extract.problem.program import operands_first
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.pricing import Split
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
-from eqsat.language.terms import PLAIN, Conversion, Graph, Held, Kernel, Node, Plan, Scale, State, Step
+from eqsat.language.terms import PLAIN, BlockScale, Conversion, Graph, Held, Kernel, Node, Plan, Scale, State, Step
 from eqsat.system.deadline import check
 
 
@@ -100,7 +100,7 @@ class _Assembly:
         plan = Plan(graph, tuple(steps), self.extraction.boundary, self._scales(decoded))
         return Assembled(decoded, plan, tuple(costs), snapshot, self.choice, self.origins)
 
-    def _scales(self, decoded: Decoded) -> dict[tuple[str, str], Scale]:
+    def _scales(self, decoded: Decoded) -> dict[tuple[str, str], Scale | BlockScale]:
         """The scales of values held in integers, by the names that values have."""
         scales = self.extraction.scales
         precisions = dict.fromkeys(precision for _, precision in scales)

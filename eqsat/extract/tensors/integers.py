@@ -10,7 +10,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.ops import OPS
-from eqsat.language.terms import DType, Implementation, Scale, TensorType
+from eqsat.language.terms import PACKINGS, BlockScale, DType, Implementation, Scale, TensorType
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,8 @@ class IntegerKernel:
     `reads` are the operand classes held in uint8, `weights` the position whose weights are held in int8, if any. Where
     it is `online`, the operand is quantised when the kernel runs; where `floats`, the result is float32. `precision` is
     that of operands, weights and result where it is another than of integers, `ways` and `links` the implementations of
-    its e-nodes, and which earlier one makes each operand, where these do not follow.
+    its e-nodes, and which earlier one makes each operand, where these do not follow. With a `packing` the weights are
+    packed in its blocks instead.
     """
 
     positions: tuple[int, ...]
@@ -32,6 +33,7 @@ class IntegerKernel:
     precision: str = INTEGERS
     ways: tuple[Implementation, ...] = ()
     links: tuple[tuple[int | None, ...], ...] = ()
+    packing: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,14 +41,16 @@ class Roundings:
     """The scales of classes and weights held in integers, and how far each rounding moves the outputs.
 
     `values` belong to classes held in uint8, `weights` to the products whose weights are held in int8, by position,
-    `online` to products whose operand is quantised when they run. `copied` are classes that only hold elements of
-    another one, by the same scale: they are not rounded again. `others` are those in other precisions than of integers.
+    `online` to products whose operand is quantised when they run, `packed` to products with packed weights, by position
+    and packing. `copied` are classes that only hold elements of another one, by the same scale: they are not rounded
+    again. `others` are those in other precisions than of integers.
     """
 
     values: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
     weights: Mapping[int, tuple[Scale, float]] = field(default_factory=dict)
     online: Mapping[int, float] = field(default_factory=dict)
     copied: frozenset[int] = frozenset()
+    packed: Mapping[tuple[int, str], tuple[BlockScale, float]] = field(default_factory=dict)
     others: Mapping[str, Roundings] = field(default_factory=dict)
 
     def of(self, precision: str) -> Roundings:
@@ -66,10 +70,14 @@ class Roundings:
     def _free(kernels: Iterable[IntegerKernel]) -> Roundings:
         nothing = Scale(DType.UINT8, (1.0,), least=0, most=255), 0.0
         values, products = dict[int, tuple[Scale, float]](), dict[int, tuple[Scale, float]]()
+        packed: dict[tuple[int, str], tuple[BlockScale, float]] = {}
         for kernel in kernels:
+            if kernel.packing and kernel.weights is not None:
+                packed[kernel.weights, kernel.packing] = BlockScale.even(PACKINGS[kernel.packing], 0, (1, 1)), 0.0
+                continue
             values |= dict.fromkeys((*kernel.reads, kernel.eclass), nothing)
             products |= {} if kernel.weights is None else {kernel.weights: nothing}
-        return Roundings(values, products, dict.fromkeys(products, 0.0))
+        return Roundings(values, products, dict.fromkeys(products, 0.0), packed=packed)
 
     def scaled(self, factor: float) -> Roundings:
         """The same roundings with every error a factor larger."""
@@ -78,6 +86,7 @@ class Roundings:
             values={k: (scale, error * factor) for k, (scale, error) in self.values.items()},
             weights={k: (scale, error * factor) for k, (scale, error) in self.weights.items()},
             online={k: error * factor for k, error in self.online.items()},
+            packed={k: (scale, error * factor) for k, (scale, error) in self.packed.items()},
             others={precision: one.scaled(factor) for precision, one in self.others.items()},
         )
 
@@ -98,7 +107,7 @@ def integer_kernels(
         for leader in sorted(known)
         for position in snapshot.classes[leader].nodes
         if (node := snapshot.nodes[position]).op in names
-        and _is_float32(snapshot, node)
+        and makes_float32(snapshot, node)
         and all(k in known or snapshot.classes[k].constant for k in node.operands)
     ]
     readers: dict[int, list[int]] = {}
@@ -135,7 +144,7 @@ def computed_classes(extraction: TensorProblem, solution: Solution) -> set[int]:
     }
 
 
-def _is_float32(snapshot: Snapshot, node: SnapshotNode) -> bool:
+def makes_float32(snapshot: Snapshot, node: SnapshotNode) -> bool:
     """Return whether an e-node makes one tensor of float32, of a known rank, when the program runs."""
     type = node.types[0] if len(node.types) == 1 else None
     known = isinstance(type, TensorType) and type.dtype is DType.FLOAT32 and type.shape is not None

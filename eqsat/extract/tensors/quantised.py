@@ -16,11 +16,12 @@ from eqsat.costs.model.model import CostModel
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
 from eqsat.extract.tensors.fused import member
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images
+from eqsat.extract.tensors.packed import packed_bytes
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
 from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.ops import spec
-from eqsat.language.terms import PLAIN, DType, Implementation, Scale, State, TensorType
+from eqsat.language.terms import PACKINGS, PLAIN, BlockScale, DType, Implementation, Scale, State, TensorType
 
 #: The layout in which runtimes hold images of integers: their kernels read all channels of a point at once.
 _IMAGES = "nhwc"
@@ -58,7 +59,8 @@ class IntegerOptions:
         states = {state: i for i, state in enumerate(extraction.states)}
         index = {leader: i for i, leader in enumerate(extraction.leaders)}
         nodes, options = list(problem.nodes), list(extraction.options)
-        scales: dict[tuple[int, str], Scale] = {}
+        scales: dict[tuple[int, str], Scale | BlockScale] = {}
+        sizes: dict[tuple[int, str], int] = {}
 
         def number(state: State) -> int:
             return states.setdefault(state, len(states))
@@ -83,10 +85,16 @@ class IntegerOptions:
             held |= {*kernel.reads, *(() if kernel.floats else (kernel.eclass,))}
             if kernel.weights is not None:
                 leader = self._weights(kernel)
-                scales[leader, "int8"] = roundings.weights[kernel.weights][0]
+                if kernel.packing:
+                    scales[leader, kernel.packing] = roundings.packed[kernel.weights, kernel.packing][0]
+                    packing = PACKINGS[kernel.packing]
+                    sizes[leader, kernel.packing] = packed_bytes(self.snapshot, kernel.weights, packing)
+                else:
+                    scales[leader, INTEGER] = roundings.weights[kernel.weights][0]
         constants = {leader: error for leader, (_, error) in roundings.values.items() if leader in self.pricing.derived}
         for leader, precision in scales:
-            self._hold(nodes, options, index[leader], leader, number(State("row", precision)), 0.0)
+            size = sizes.get((leader, precision))
+            self._hold(nodes, options, index[leader], leader, number(State("row", precision)), 0.0, size)
         conversions, costs = list(problem.conversions), list(extraction.conversions)
         for leader in sorted(held):
             scale, error = roundings.values[leader]
@@ -113,16 +121,33 @@ class IntegerOptions:
             scales={**extraction.scales, **scales},
         )
 
+    def pays(self, kernel: IntegerKernel) -> bool:
+        """Return whether a kernel on packed weights costs less by itself than its e-node in float32."""
+        cost = self._cost(kernel)
+        if cost is None or kernel.weights is None:
+            return False
+        size = packed_bytes(self.snapshot, kernel.weights, PACKINGS[kernel.packing])
+        price = self.model.weigh(cost) + self.model.weigh(Cost(weight_bytes=size))
+        return price < self.pricing.operator(kernel.weights)[0] + self.pricing.constant(self._weights(kernel))[0]
+
     def state(self, leader: int) -> State:
         """The state in which integers stand for a class."""
         return State(_IMAGES if leader in self.images else "row", "uint8")
 
     def _hold(
-        self, nodes: list[ProblemNode], options: list[KernelOption], eclass: int, leader: int, state: int, error: float
+        self,
+        nodes: list[ProblemNode],
+        options: list[KernelOption],
+        eclass: int,
+        leader: int,
+        state: int,
+        error: float,
+        size: int | None = None,
     ) -> None:
-        """Offer a constant in integers."""
+        """Offer a constant in integers, of a byte each where no size is stated."""
         type = self.pricing.type(leader)
-        size = type.elements(self.model.sizes) if type is not None and type.shape is not None else 0
+        if size is None:
+            size = type.elements(self.model.sizes) if type is not None and type.shape is not None else 0
         cost = Cost(weight_bytes=size, error=error)
         price = self.model.weigh(cost) + self.pricing.derived.get(leader, 0.0) / 4
         nodes.append(ProblemNode(eclass, (), price, state, "constant"))
@@ -169,12 +194,12 @@ class IntegerOptions:
                 if leader == inside:
                     taken.append(made)
                 elif not place and kernel.weights is not None and i == 1:
-                    taken.append(State("row", "int8"))
+                    taken.append(State("row", kernel.packing or INTEGER))
                 elif not place and leader in kernel.reads:
                     taken.append(self.state(leader))
                 else:
                     taken.append(PLAIN)
-            ways.append(Implementation(tuple(taken), made, INTEGER))
+            ways.append(Implementation(tuple(taken), made, kernel.packing or INTEGER))
             links.append(tuple(0 if leader == inside else None for leader in node.operands))
         return tuple(ways), tuple(links)
 
@@ -228,15 +253,19 @@ class IntegerOptions:
 
 def favoured(extraction: TensorProblem, share: float) -> TensorProblem:
     """The problem with kernels on integers at a share of their price, by which those are chosen that save more beside
-    others of their kind than they were measured to save alone."""
+    others of their kind than they were measured to save alone; those with packed weights read and make floats."""
     program, problem = extraction.problem.program, extraction.problem
-    places = {index for index, option in enumerate(extraction.options) if is_on_integers(option)}
+    places = {index for index, option in enumerate(extraction.options) if _computes(option)}
     prices = [cost * share if option in places else cost for option, cost in enumerate(program.costs)]
     return replace(extraction, problem=problem.variant(costs=prices, limits=problem.limits, memory=problem.memory))
 
 
 def is_on_integers(option: KernelOption) -> bool:
-    """Return whether a kernel computes on integers, or other numbers of a byte, in the place of float32."""
+    """Return whether a kernel computes on numbers of a byte in the place of float32, or reads packed weights."""
+    return _computes(option) or any(way.arithmetic in PACKINGS for way in option.implementations)
+
+
+def _computes(option: KernelOption) -> bool:
     return any(way.arithmetic in BYTES for way in option.implementations)
 
 
@@ -244,6 +273,9 @@ def error_of(kernel: IntegerKernel, roundings: Roundings) -> float | None:
     """The error of a kernel's roundings together; None where one of them was not measured."""
     parts: list[float] = []
     if kernel.weights is not None:
+        if kernel.packing:
+            packed = roundings.packed.get((kernel.weights, kernel.packing))
+            return None if packed is None else packed[1]
         if kernel.weights not in roundings.weights:
             return None
         if kernel.online:

@@ -24,7 +24,7 @@ from eqsat.extract.tensors.shared import shared_constants
 from eqsat.extract.tensors.stated import stated_kernels
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
-from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, Implementation, Scale, State, TensorType
+from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, BlockScale, Implementation, Scale, State, TensorType
 from eqsat.rewrites.rules.definitions import definition
 from eqsat.system.deadline import check, watched
 
@@ -73,7 +73,7 @@ class TensorProblem:
     options: tuple[KernelOption, ...]
     conversions: tuple[Cost, ...] = ()
     boundary: Mapping[str, State] = field(default_factory=dict)
-    scales: Mapping[tuple[int, str], Scale] = field(default_factory=dict)
+    scales: Mapping[tuple[int, str], Scale | BlockScale] = field(default_factory=dict)
 
     def original(self) -> list[int]:
         """The nodes of the problem that stand for the original graph, run as it says."""
@@ -351,10 +351,8 @@ def _check_held(name: str, state: State, type: TensorType | None) -> None:
     layout = LAYOUTS[state.layout]
     given = f"{name!r}, {'of no known shape' if type is None or type.shape is None else type}, as {state}"
     if layout.constants or layout.order(4) is None:
-        orders = (known.name for known in LAYOUTS.values() if known.order(4) is not None)
-        raise UsageError(
-            given, expected="an order of axes, which any caller can hold a tensor in: " + ", ".join(orders)
-        )
+        orders = ", ".join(known.name for known in LAYOUTS.values() if known.order(4) is not None)
+        raise UsageError(given, expected="an order of axes, which any caller can hold a tensor in: " + orders)
     if type is None or type.shape is None or not layout.fits(type):
         least, most = layout.ranks
         raise UsageError(given, expected=f"a tensor of {least} to {most} axes in the layout {layout.name}")

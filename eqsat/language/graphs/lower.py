@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from eqsat.language.graphs import quantised
+from eqsat.language.graphs import packed, quantised
 from eqsat.language.graphs.boundary import origin_of, stored_constant
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import (
@@ -21,6 +21,7 @@ from eqsat.language.terms import (
     Kernel,
     Node,
     Plan,
+    Scale,
     State,
     TensorType,
     stored_shape,
@@ -161,15 +162,22 @@ class _Lowering:
         """The type of a value as the plan's graph states it."""
         return self._type(value)
 
+    def _scale(self, value: str, state: State) -> Scale:
+        """The scale of a value that is held in integers."""
+        scale = self.plan.scales[value, state.precision]
+        if not isinstance(scale, Scale):
+            raise TypeError(f"{value} is packed in blocks, which products alone read")
+        return scale
+
     def _converted(self, name: str, value: str, source: State, target: State) -> str:
         """A value brought from one state to another, one thing at a time."""
         if source.is_quantised:
-            name = quantised.restored(self, name, value, self.plan.scales[value, source.precision])
+            name = quantised.restored(self, name, value, self._scale(value, source))
             source = State(source.layout)
         if target.is_quantised:
             if source.precision:
                 name = quantised.cast_to(self, name, self._type(value))
-            return quantised.quantised(self, name, value, self.plan.scales[value, target.precision])
+            return quantised.quantised(self, name, value, self._scale(value, target))
         if source.precision != target.precision:
             type = target.typed(self._type(value))
             stored = type.with_shape(stored_shape(type.dims, source.layout))
@@ -203,7 +211,7 @@ class _Lowering:
         return name
 
     def _kernel(self, kernel: Kernel) -> None:
-        if kernel.arithmetic in quantised.BYTES:
+        if kernel.arithmetic in quantised.BYTES or packed.is_packed(kernel):
             self._quantised(kernel)
             return
         states = {held.value: held.state for held in kernel.operands}
@@ -221,10 +229,12 @@ class _Lowering:
         if held in self.names:
             return
         nodes = [self.producers[value] for value in kernel.nodes]
-        name = quantised.emit_kernel(self, kernel, nodes, self.plan.scales)
+        if packed.is_packed(kernel):
+            name = packed.emit_packed(self, kernel, nodes[0], self.plan.scales)
+        else:
+            name = quantised.emit_kernel(self, kernel, nodes, self.plan.scales)
         if result.state.is_quantised:
-            scale = self.plan.scales[result.value, result.state.precision]
-            name = quantised.quantised(self, name, result.value, scale)
+            name = quantised.quantised(self, name, result.value, self._scale(result.value, result.state))
         elif result.state.precision:
             name = quantised.cast_to(self, name, result.state.typed(self._type(result.value)))
         self.names[held] = name

@@ -1,5 +1,8 @@
 """Types, dims, constants, graphs, plans and patterns: the data that everything else works on."""
 
+from eqsat.language.terms.blocks import PACKINGS as PACKINGS
+from eqsat.language.terms.blocks import BlockScale as BlockScale
+from eqsat.language.terms.blocks import Packing as Packing
 from eqsat.language.terms.constant import Array as Array
 from eqsat.language.terms.constant import Constant as Constant
 from eqsat.language.terms.constraint import Constraint as Constraint

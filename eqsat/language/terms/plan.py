@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from eqsat.errors import GraphError
+from eqsat.language.terms.blocks import BlockScale
 from eqsat.language.terms.graph import Graph, operator_name
 from eqsat.language.terms.scale import Scale
 from eqsat.language.terms.state import PLAIN, State
@@ -18,7 +19,8 @@ class Implementation:
 
     `arithmetic` is the element type products are formed in where that is not the operands' own, such as "tf32"; sums
     of products are always kept in float32 or wider. With "int8" or "float8" it is computed on quantised numbers: those
-    that its operands are held in, or, of operands of float32, such as are quantised when it runs.
+    that its operands are held in, or, of operands of float32, such as are quantised when it runs. With the name of a
+    packing, such as "int4_32", weights are packed in blocks, and the other operand is rounded to int8 by such blocks.
     """
 
     operands: tuple[State, ...]
@@ -80,7 +82,7 @@ class Plan:
     graph: Graph
     steps: tuple[Step, ...]
     boundary: Mapping[str, State] = field(default_factory=dict)
-    scales: Mapping[tuple[str, str], Scale] = field(default_factory=dict)
+    scales: Mapping[tuple[str, str], Scale | BlockScale] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         available = {Held(value, self.boundary.get(value, PLAIN)) for value in self.graph.inputs}

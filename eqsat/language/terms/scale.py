@@ -71,6 +71,19 @@ class Scale:
         """A bias beside products with the tensor that makes up for what rounding shifts them: here, as it is."""
         return bias
 
+    def adjusted(self, numbers: Array, shift: Array | None) -> Scale:
+        """The scale with numbers that were chosen for a tensor of weights, and the shift of a bias beside it."""
+        fields = {name: getattr(self, name) for name in ("dtype", "steps", "zeros", "axis", "least", "most")}
+        return AdjustedScale(
+            **fields,
+            numbers=Constant.of(np.ascontiguousarray(numbers), self.dtype),
+            shift=None if shift is None else Constant.of(shift.astype(np.float32), DType.FLOAT32),
+        )
+
+    def spread(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Steps and zero points of the elements of a tensor of this shape, which broadcast with it."""
+        return self._spread(len(shape))
+
     def _spread(self, rank: int) -> tuple[Array, Array]:
         """Steps and zeros in a shape that broadcasts with the tensor."""
         steps, zeros = np.array(self.steps), np.array(self.zeros)

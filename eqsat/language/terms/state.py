@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from eqsat.errors import UsageError, nearest
+from eqsat.language.terms.blocks import PACKINGS
 from eqsat.language.terms.types import DType, Shape, TensorType
 
 #: Float32 held in floats of 8 bits by a scale: 4 bits of exponent, 3 of mantissa.
@@ -14,7 +15,7 @@ FLOAT8 = "float8"
 #: The types of a byte that values of float32 may be held in by a scale.
 QUANTISED = ("uint8", "int8", FLOAT8)
 #: The element types that precisions are stored in, where these have another name.
-_STORED = {FLOAT8: DType.FLOAT8E4M3FN}
+_STORED = {FLOAT8: DType.FLOAT8E4M3FN} | {name: DType.of(one.kind) for name, one in PACKINGS.items()}
 #: Channels in one block of the layout "blocked": those of a vector register of 512 bits in float32.
 BLOCK = 16
 
@@ -96,8 +97,8 @@ class State:
 
     @property
     def is_quantised(self) -> bool:
-        """True if numbers of a byte stand for the elements, by a scale that belongs to the value."""
-        return self.precision in QUANTISED
+        """True if numbers of a byte, or of fewer bits, stand for the elements, by a scale that belongs to the value."""
+        return self.precision in QUANTISED or self.precision in PACKINGS
 
     def typed(self, type: TensorType) -> TensorType:
         """The type with the element type of this state."""

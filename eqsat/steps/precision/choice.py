@@ -9,14 +9,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from eqsat.costs.kernels.precision import PACKED
 from eqsat.errors import ExportModelError
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled, assemble
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings
-from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
+from eqsat.extract.tensors.quantised import IntegerOptions, favoured
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
-from eqsat.language.graphs.quantised import BYTES, INTEGER
+from eqsat.language.graphs.quantised import BYTES
 from eqsat.language.onnx.write import exporter
 from eqsat.language.onnx.write.availability import CHANNEL_SCALES, opset_of
 from eqsat.language.ops import OPS
@@ -27,6 +28,7 @@ from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
+from eqsat.steps.precision.chosen import narrow_of, positions_of
 from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
 from eqsat.steps.precision.outputs import errors_of
@@ -35,8 +37,9 @@ from eqsat.steps.precision.search import Allowance, ErrorSearch, HeldChoice, Tri
 
 Batch = Mapping[str, Any]
 
-#: The shares of their price that kernels on integers count at in choices that are compared in whole networks, by name.
-_SHARES = {"int8": 1.0, "int8-wide": 0.25}
+#: The shares of their price that kernels on integers count at in choices that are compared in whole networks, by the
+#: end of a choice's name.
+_SHARES = {"": 1.0, "-wide": 0.25}
 #: Random batches that roundings are measured on where no data were given.
 _DRAWN = 4
 
@@ -71,9 +74,17 @@ class IntegerChoice:
 
     @property
     def _shares(self) -> dict[str, float]:
-        """The shares of prices that choices are made at: on a GPU that is not here, nothing tells them apart."""
+        """The shares of prices that choices are made at, by the end of a choice's name.
+
+        On a GPU that is not here nothing tells them apart; packed weights alone are measured as they run.
+        """
         device = self.chooser.settings.device
-        return {INTEGER: 1.0} if device.gpu and not device.is_here else _SHARES
+        return {"": 1.0} if not self._computes or (device.gpu and not device.is_here) else _SHARES
+
+    @property
+    def _computes(self) -> bool:
+        """True if operators may compute on numbers of a byte, beside those that may read packed weights."""
+        return any(name in BYTES for name in self.chooser.settings.choices.policy.precisions)
 
     def chosen(self) -> Chosen:
         """The choice with a finalist that computes on integers, where one is within the budget."""
@@ -100,7 +111,8 @@ class IntegerChoice:
         Calibration is no part of the time limit: it takes as long as the data and the network ask for.
         """
         log, settings = self.chooser.log, self.chooser.settings
-        if (fault := _unwritable(self.chooser.given.graph, settings.options.opset)) is not None:
+        fault = _unwritable(self.chooser.given.graph, settings.options.opset) if self._computes else None
+        if fault is not None:
             log.warnings.append(f"no kernel on integers can be written: {fault}")
             return None
         if settings.data is None:
@@ -146,11 +158,15 @@ class IntegerChoice:
         chosen: set[int] = set()
         for share in self._shares.values():
             priced = favoured(extraction, share)
-            chosen |= _positions(
+            chosen |= positions_of(
                 extraction, self.chooser.solved(priced, "ilp", share=self._allowance.share), integers=True
             )
         savings = {kernel: options.saving(kernel) for kernel in options.kernels if chosen.issuperset(kernel.positions)}
-        paying = [kernel for kernel, saving in savings.items() if saving > 0 or not kernel.online]
+        paying = [
+            kernel
+            for kernel, saving in savings.items()
+            if (options.pays(kernel) if kernel.packing else saving > 0 or not kernel.online)
+        ]
         return sorted(paying, key=lambda kernel: -savings[kernel])
 
     def _equalised(
@@ -198,13 +214,12 @@ class IntegerChoice:
         data = (*calibrate, *tighten)
         search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
         chosen: dict[str, HeldChoice] = {}
-        for name, share in self._shares.items():
+        for end, share in self._shares.items():
             earlier = next(iter(chosen.values()), None)
-            held = search.held(name, share, None if earlier is None else earlier.factor)
+            held = search.held(end, share, None if earlier is None else earlier.factor)
             graphs = [other.tried.candidate.graph.nodes for other in chosen.values()]
             if held is not None and held.tried.candidate.graph.nodes not in graphs:
-                chosen[name] = held
-                held.tried.candidate.name = _named(held.tried, name)
+                chosen[end] = held
         if not chosen:
             self.chooser.log.warnings.append(
                 f"no choice on {self._numbers} is within the error that is allowed: float32 is kept"
@@ -252,14 +267,14 @@ class IntegerChoice:
         `unlimited` is the choice that no error limits.
         """
         nodes = tried.extraction.snapshot.nodes
-        chosen = _positions(tried.extraction, tried.solution, integers=True)
-        precisions = _narrow(tried.extraction, tried.solution)
+        chosen = positions_of(tried.extraction, tried.solution, integers=True)
+        precisions = narrow_of(tried.extraction, tried.solution)
         integers = Counter(nodes[p].op for p in chosen if p not in precisions)
-        unbound = _positions(*unlimited, integers=True)
+        unbound = positions_of(*unlimited, integers=True)
         policy, device = self.chooser.settings.choices.policy, self.chooser.settings.device
         kept: dict[str, Counter[str]] = {}
         narrow: dict[str, Counter[str]] = {}
-        others = _positions(tried.extraction, tried.solution, integers=False) - chosen
+        others = positions_of(tried.extraction, tried.solution, integers=False) - chosen
         for position in (*others, *(p for p in chosen if p in precisions)):
             node = nodes[position]
             declared = OPS.get(node.op)
@@ -271,12 +286,12 @@ class IntegerChoice:
             if position in precisions:
                 narrow.setdefault(precisions[position], Counter())[node.op] += 1
                 continue
-            if not any(policy.allows(node.op, precision) for precision in BYTES):
+            if not any(policy.allows(node.op, precision) for precision in (*BYTES, *PACKED)):
                 reason = "policy"
-            elif node.op not in device.integers or position not in prepared.considered:
+            elif position not in prepared.considered:
                 reason = "kernel"
             else:
-                reason = "error" if position in unbound else "cost"
+                reason = "error" if position in unbound or position in prepared.measured.refused else "cost"
             kept.setdefault(node.op, Counter())[reason] += 1
         return dict(integers), _plain(narrow), _plain(kept)
 
@@ -293,35 +308,9 @@ def _unwritable(graph: Graph, asked: int | None) -> str | None:
     return None
 
 
-def _positions(extraction: TensorProblem, solution: Solution, *, integers: bool) -> set[int]:
-    """The e-nodes of the kernels of a solution, those on integers or the others."""
-    chosen = (extraction.options[index] for index in solution.chosen.values())
-    return {p for option in chosen if is_on_integers(option) is integers and not option.fetch for p in option.positions}
-
-
-def _narrow(extraction: TensorProblem, solution: Solution) -> dict[int, str]:
-    """The e-nodes of a solution that run in other precisions than their own, with these."""
-    chosen = (extraction.options[index] for index in solution.chosen.values())
-    return {
-        position: precision
-        for option in chosen
-        if not option.fetch and not any(way.arithmetic == INTEGER for way in option.implementations)
-        for way in option.implementations
-        for precision in {way.arithmetic, way.result.precision, *(state.precision for state in way.operands)} - {""}
-        for position in option.positions
-    }
-
-
-def _named(tried: Tried, name: str) -> str:
-    """The name of a choice, by the precisions of its kernels on numbers of a byte."""
-    options = [tried.extraction.options[index] for index in tried.solution.chosen.values()]
-    used = {way.arithmetic for option in options for way in option.implementations}
-    return name.replace(INTEGER, " and ".join(precision for precision in BYTES if precision in used))
-
-
 def _computed(tried: Tried) -> set[int]:
     """The classes that the e-nodes of a choice make."""
-    both = (_positions(tried.extraction, tried.solution, integers=integers) for integers in (True, False))
+    both = (positions_of(tried.extraction, tried.solution, integers=integers) for integers in (True, False))
     return {tried.extraction.snapshot.nodes[position].eclass for one in both for position in one}
 
 

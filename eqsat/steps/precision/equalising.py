@@ -144,7 +144,7 @@ class Equaliser:
 def _form(nodes: Sequence[SnapshotNode], kernel: IntegerKernel) -> tuple[object, ...]:
     """A key that is equal for kernels that run alike, on other values and weights."""
     operators = (nodes[position] for position in kernel.positions)
-    return *((one.op, one.attrs, one.types) for one in operators), kernel.online, kernel.floats
+    return *((one.op, one.attrs, one.types) for one in operators), kernel.online, kernel.floats, kernel.packing
 
 
 def _kept(extraction: TensorProblem, left_out: Collection[int], known: Collection[int]) -> list[int] | None:

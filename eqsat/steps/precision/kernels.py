@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,6 +13,7 @@ from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.bytes import ByteOptions, byte_kernels
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
+from eqsat.extract.tensors.packed import packed_kernels
 from eqsat.extract.tensors.quantised import IntegerOptions
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.write.availability import FLOAT8_CASTS
@@ -27,7 +29,7 @@ Batch = Mapping[str, Any]
 def offered_kernels(
     extraction: TensorProblem, solution: Solution, settings: Settings, log: Log
 ) -> Iterable[IntegerKernel]:
-    """The kernels that may run on numbers of a byte; on a GPU those of products alone, by scales of data."""
+    """The kernels on numbers of a byte, or packed weights; on a GPU those of products alone, by scales of data."""
     policy, device, static = settings.choices.policy, settings.device, settings.data is not None
     if device.gpu:
         asked = settings.options.opset
@@ -36,7 +38,8 @@ def offered_kernels(
             policy = replace(policy, precisions=tuple(one for one in policy.precisions if one != FLOAT8))
         return byte_kernels(extraction, solution, device.integers, policy) if static else ()
     allowed = [op for op in device.integers if policy.allows(op, INTEGERS)]
-    return integer_kernels(extraction, solution, allowed, static=static)
+    integers = integer_kernels(extraction, solution, allowed, static=static)
+    return itertools.chain(integers, packed_kernels(extraction, solution, settings.packings))
 
 
 def options_of(extraction: TensorProblem, kernels: Sequence[IntegerKernel], costs: CostModel) -> IntegerOptions:

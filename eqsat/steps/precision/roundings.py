@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,8 +13,10 @@ from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import EqsatError
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings
+from eqsat.language.graphs.packed import outputs_axis
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Constant, Graph, Node, Scale, ValueType
+from eqsat.language.terms import PACKINGS, BlockScale, Constant, Graph, Node, Scale, ValueType
+from eqsat.quantisation.blocks import block_scale
 from eqsat.quantisation.ranges import Observer, RangeMethod
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
@@ -35,12 +37,16 @@ _MOST = 0.5
 
 @dataclass(frozen=True)
 class MeasuredRoundings:
-    """Roundings with their scales and errors, the interaction of all of them, and the batches they were measured on."""
+    """Roundings with their scales and errors, the interaction of all of them, and the batches they were measured on.
+
+    `refused` are products with a form of weights that moves the outputs too far by itself.
+    """
 
     roundings: Roundings
     interaction: float
     batches: int
     unmeasured: int
+    refused: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -67,22 +73,26 @@ class Calibration:
         copies = self._copies()
         scales = self._scales(batches, copies)
         placed = {k: v for k, v in scales.items() if copies.get(k, k) == k}
-        positions = dict.fromkeys(k.weights for k in self.kernels if k.weights is not None)
-        filters = {p: one for p in positions if (one := self._weights(p)) is not None}
+        wanted = dict.fromkeys((k.weights, k.packing) for k in self.kernels if k.weights is not None)
+        rounded = {(p, how): one for p, how in wanted if (one := self._weights(p, how)) is not None}
         adjusts = self.scheme.adjusts and "round" in self.settings.choices.policy.adjust
         if others and adjusts and self.settings.data is not None:
-            filters = adjusted_weights(self.graph, filters, batches, others, self._say)
-        online = {p: filters[p] for k in self.kernels if k.online and (p := k.weights) in filters}
-        static = {p: filters[p] for k in self.kernels if not k.online and (p := k.weights) in filters}
+            rounded = adjusted_weights(self.graph, rounded, batches, others, self._say)
+        filters = {p: one for (p, how), one in rounded.items() if not how}
+        packed = {(p, how): one for (p, how), one in rounded.items() if how}
+        ours = [k for k in self.kernels if not k.packing]
+        online = {p: filters[p] for k in ours if k.online and (p := k.weights) in filters}
+        static = {p: filters[p] for k in ours if not k.online and (p := k.weights) in filters}
         found: Sensitivities[tuple[str, int]] = sensitivities(
             self.graph,
             {("value", k): (self._name(k), scale) for k, scale in placed.items()},
             {("weights", p): one for p, one in static.items()},
-            {("online", p): one for p, one in online.items()},
+            {("online", p): one for p, one in online.items()} | {(how, p): one for (p, how), one in packed.items()},
             batches,
             order=self._order(copies),
             seconds=SECONDS,
             most=_MOST if self.settings.budget is None else self.settings.budget,
+            apart=_alternatives(packed, filters),
             follow=lambda done, count: self._say(f"rounding {done + 1} of {count}"),
             should_stop=self.settings.options.should_stop,
         )
@@ -92,17 +102,28 @@ class Calibration:
         }
         roundings = Roundings(
             values,
-            {p: (one.scale, errors.get(("weights", p), 0.0)) for p, one in filters.items() if self._known(errors, p)},
+            {
+                p: (one.scale, errors.get(("weights", p), 0.0))
+                for p, one in filters.items()
+                if isinstance(one.scale, Scale) and self._known(errors, p)
+            },
             {p: errors["online", p] for p in online if ("online", p) in errors},
             frozenset(k for k, root in copies.items() if k != root),
+            {
+                (p, how): (one.scale, errors[how, p])
+                for (p, how), one in packed.items()
+                if isinstance(one.scale, BlockScale) and (how, p) in errors
+            },
         )
-        return MeasuredRoundings(roundings, found.interaction, found.batches, len(found.unmeasured))
+        forms = {("weights", p) for p in static} | {("online", p) for p in online} | {(how, p) for p, how in packed}
+        refused = frozenset(p for _, p in forms - found.unmeasured - errors.keys())
+        return MeasuredRoundings(roundings, found.interaction, found.batches, len(found.unmeasured), refused)
 
     def _order(self, copies: Mapping[int, int]) -> Iterator[tuple[str, int]]:
         """The roundings that kernels need, those of the first kernels first: the ones that save most."""
         for kernel in self.kernels:
             if kernel.weights is not None:
-                yield ("online" if kernel.online else "weights"), kernel.weights
+                yield kernel.packing or ("online" if kernel.online else "weights"), kernel.weights
             yield from (("value", copies.get(k, k)) for k in _held(kernel) if not kernel.online)
 
     def _known(self, errors: Mapping[tuple[str, int], float], position: int) -> bool:
@@ -151,20 +172,29 @@ class Calibration:
         every = dict.fromkeys(k for kernel in self.kernels for k in _held(kernel))
         return {k: scales[copies.get(k, k)] for k in every if copies.get(k, k) in scales}
 
-    def _weights(self, position: int) -> RoundedWeights | None:
-        """A product with its constants, each output channel by a step of its own; None where one is not known here."""
-        node = self.assembled.snapshot.nodes[position]
-        constants = [self._constant(leader) for leader in node.operands[1:]]
+    def _weights(self, position: int, packing: str) -> RoundedWeights | None:
+        """A product with its constants, each output channel by a step of its own, or each block of a packing.
+
+        None where a constant is not known here.
+        """
+        node, classes = self.assembled.snapshot.nodes[position], self.assembled.snapshot.classes
+        addend = ""
+        if len(node.operands) > 2 and not classes[node.operands[2]].constant:
+            addend = self._name(node.operands[2])
+        constants = [self._constant(leader) for leader in node.operands[1 : 2 if addend else None]]
         known = tuple(constant for constant in constants if constant is not None)
         if len(known) < len(constants):
             return None
         weights_ = known[0].array
+        scale: Scale | BlockScale
         # Where operators on integers are written for OpenVINO: it reads scales of channels along another axis.
         whole = self.settings.options.quantised == "operators" and self.settings.backend == "openvino"
-        axis = None if whole else _channels(node.op, node.attrs, weights_.ndim)
-        scale = self.scheme.weights(weights_, axis)
+        if packing:
+            scale = block_scale(weights_, outputs_axis(node.attrs), PACKINGS[packing])
+        else:
+            scale = self.scheme.weights(weights_, None if whole else _channels(node.op, node.attrs, weights_.ndim))
         product = Node(node.op, (), (), node.attrs)
-        return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale)
+        return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale, addend)
 
     def _constant(self, leader: int) -> Constant | None:
         """A constant class as the graph has it, as it came, or as it is computed from such."""
@@ -174,6 +204,17 @@ class Calibration:
         if leader not in self._computed:
             self._computed[leader] = computed_constant(self.assembled.snapshot, leader)
         return self._computed[leader]
+
+
+def _alternatives(packed: Collection[tuple[int, str]], others: Collection[int]) -> Collection[tuple[str, int]]:
+    """The roundings of packed weights beside which a product has another one: no two are ever made at once.
+
+    `others` are the products that may have weights in int8.
+    """
+    first = dict.fromkeys(others, "")
+    for position, how in packed:
+        first.setdefault(position, how)
+    return [(how, position) for position, how in packed if first[position] != how]
 
 
 def _held(kernel: IntegerKernel) -> Iterator[int]:

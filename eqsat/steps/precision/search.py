@@ -21,6 +21,7 @@ from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.steps.choosing import Chooser
+from eqsat.steps.precision.chosen import name_of
 from eqsat.steps.precision.outputs import agreement_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.system.deadline import Deadline
@@ -86,12 +87,12 @@ class ErrorSearch:
     data: Sequence[Batch]
     allowance: Allowance
 
-    def held(self, name: str, share: float = 1.0, factor: float | None = None) -> HeldChoice | None:
+    def held(self, end: str, share: float = 1.0, factor: float | None = None) -> HeldChoice | None:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted.
 
         Kernels on integers count at a `share` of their price: choices are compared in whole networks, and where
         runtimes fuse what was measured apart, more of them pay than their prices say. `factor` is on the root of the
-        sum of the squares of single errors, by default that of all roundings together.
+        sum of the squares of single errors, by default that of all roundings together. `end` is that of its name.
         """
         log, settings = self.chooser.log, self.chooser.settings
         budget = settings.budget
@@ -101,7 +102,7 @@ class ErrorSearch:
         known: list[Solution] = []
         for number in range(1, ROUNDS + 1):
             log.say(Progress("extract", detail=f"choice {number} within an error of {_shown(most)}"))
-            tried = self._tried(name, factor, most, known, share)
+            tried = self._tried(end, factor, most, known, share)
             if tried is None or (held is not None and tried.cost > _CHEAPER * held.tried.cost):
                 break
             known = [tried.solution]
@@ -131,14 +132,14 @@ class ErrorSearch:
             original = compiled(self.chooser, self.chooser.given.graph)
             return [(batch, original.run(batch)) for batch in self.data]
 
-    def _tried(self, name: str, factor: float, most: float, known: Sequence[Solution], share: float) -> Tried | None:
+    def _tried(self, end: str, factor: float, most: float, known: Sequence[Solution], share: float) -> Tried | None:
         """The cheapest choice within an error with its program; None where it has no kernel on integers."""
         settings = self.chooser.settings
         extraction, solution = self.solved(factor, most, known, share)
         if not any(is_on_integers(extraction.options[index]) for index in solution.chosen.values()):
             return None
         chooser = replace(self.chooser, settings=replace(settings, costs=self.options.model))
-        (_, candidate) = chooser.finalists(extraction, {name: solution})[:2]
+        (_, candidate) = chooser.finalists(extraction, {name_of(extraction, solution) + end: solution})[:2]
         predicted = math.sqrt(solution.amounts["error"])
         with settings.deadline.paused():
             program = compiled(self.chooser, candidate.graph, settings.portable_backend)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from eqsat.quantisation.sensitivity import RoundedWeights, recorder
 from eqsat.system.deadline import check
 
 Batch = Mapping[str, Any]
+Key = TypeVar("Key", bound=Hashable)
 
 #: Seconds that weights may be adjusted for: those that are left are rounded one by one.
 SECONDS = 60.0
@@ -28,16 +29,16 @@ _Source: TypeAlias = tuple[str, str, Attrs, tuple[int, ...]]
 
 def adjusted_weights(
     graph: Graph,
-    products: Mapping[int, RoundedWeights],
+    products: Mapping[Key, RoundedWeights],
     calibrate: Sequence[Batch],
     tighten: Sequence[Batch],
     say: Callable[[str], None],
-) -> dict[int, RoundedWeights]:
+) -> dict[Key, RoundedWeights]:
     """The products with the numbers of their weights chosen for data, as far as there is time."""
     begun = time.monotonic()
     found = dict(products)
     layouts = {key: one for key, given in products.items() if (one := _layout(given)).is_adjustable}
-    sources: dict[_Source, list[int]] = {}
+    sources: dict[_Source, list[Key]] = {}
     for key, one in layouts.items():
         sources.setdefault(_source(products[key], one), []).append(key)
     done = 0
@@ -78,7 +79,7 @@ def _source(given: RoundedWeights, layout: Weights) -> _Source:
     return given.operand, given.node.op, attrs, tuple(layout.array.shape[1:]) if windowed else ()
 
 
-def _parts(sources: Mapping[_Source, list[int]], layouts: Mapping[int, Weights]) -> Iterator[list[_Source]]:
+def _parts(sources: Mapping[_Source, list[Key]], layouts: Mapping[Key, Weights]) -> Iterator[list[_Source]]:
     """The sources in groups whose moments fit into memory together."""
     part: list[_Source] = []
     held = 0

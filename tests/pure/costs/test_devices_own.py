@@ -98,6 +98,7 @@ def test_measured_costs_of_a_device_in_a_file_are_kept_by_its_name(mine):
             "rates: no operator 'mattmul'\n  expected names of operators\n",
         ),
         ({"layouts": ["column"]}, "layouts: ['column']\n  expected a list of 'row' and others of row, column"),
+        ({"packings": ["int3"]}, "packings: ['int3']\n  expected a list of some of int4_32, int4_32_zeros, int4_128"),
         ({"fuses": 1}, "fuses: 1\n  expected one of false, true"),
         ({"source": ""}, "source: ''\n  expected text, such as where figures come from"),
         ({"sauce": "a guess"}, "a field 'sauce'\n  expected fields of name, kind"),

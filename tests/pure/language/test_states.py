@@ -334,7 +334,10 @@ def test_a_reduction_is_fused_after_elements_but_not_a_view_nor_after_a_product(
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: PrecisionPolicy(("float4",)), "no precision 'float4'\n  expected float16, bfloat16, int8 or float8"),
+        (
+            lambda: PrecisionPolicy(("float4",)),
+            "no precision 'float4'\n  expected float16, bfloat16, int8, float8 or int4",
+        ),
         (lambda: PrecisionPolicy(arithmetic=("fp8",)), "no arithmetic 'fp8'"),
         (lambda: PrecisionPolicy(keep=frozenset({"sofmax"})), "a precision policy keeps 'sofmax'"),
         (

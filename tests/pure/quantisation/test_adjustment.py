@@ -8,8 +8,9 @@ import pytest
 from eqsat.errors import UsageError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.ops import spec
-from eqsat.language.terms import AdjustedScale, Attrs, Constant, DType, Node
+from eqsat.language.terms import PACKINGS, AdjustedScale, Attrs, Constant, DType, Node
 from eqsat.quantisation.adjustment import Moments, Weights, adjusted
+from eqsat.quantisation.blocks import block_scale
 from eqsat.quantisation.scales import weights as scale_of
 from eqsat.runtime.backend import execute
 
@@ -60,6 +61,26 @@ def test_numbers_for_data_move_products_less_than_the_nearest_ones(op, attrs, ax
     errors = [
         np.linalg.norm(z @ (matrix - (s.rounded(w).T if attrs else s.rounded(w)))) for s in (weights.scale, scale)
     ]
+    assert errors[1] < 0.6 * errors[0]
+
+
+@pytest.mark.parametrize("packing", PACKINGS)
+@pytest.mark.parametrize(("op", "attrs", "axis"), [("matmul", {}, 1), ("gemm", {"trans_b": True}, 0)])
+def test_numbers_in_blocks_are_chosen_by_the_steps_of_their_blocks(op, attrs, axis, packing):
+    rng = np.random.default_rng(0)
+    mixed = rng.standard_normal((16, 96))
+    x, y, z = (np.maximum(rng.standard_normal((300, 16)) @ mixed, 0).astype(np.float32) for _ in range(3))
+    w = (rng.standard_normal((96, 96)) * np.repeat([0.1, 1.0, 10.0], 32)[:, None]).astype(np.float32)
+    w = np.ascontiguousarray(w.T) if attrs else w
+    weights = Weights(
+        Node(op, (), (), Attrs(spec(op).complete(attrs))), w, block_scale(w, axis, PACKINGS[packing]), shifts=True
+    )
+    assert weights.is_adjustable
+    scale = adjusted(weights, seen(weights, x), seen(weights, y))
+    assert scale.quantised(w).max() <= 15
+    bias = scale.corrected(np.zeros(96, np.float32))
+    misses = [(w - one.rounded(w)).T if attrs else w - one.rounded(w) for one in (weights.scale, scale)]
+    errors = [np.linalg.norm(z @ misses[0]), np.linalg.norm(z @ misses[1] - bias)]
     assert errors[1] < 0.6 * errors[0]
 
 

@@ -24,6 +24,7 @@ def _matmul_packed(target: ExportTarget) -> None:
         N=attrs["n"],
         bits=attrs["bits"],
         block_size=attrs["block"],
+        **({"accuracy_level": attrs["level"]} if attrs["level"] else {}),
     )
 
 

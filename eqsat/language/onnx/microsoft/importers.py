@@ -221,6 +221,7 @@ def _matmul_packed(call: Call) -> None:
         n=int(attrs["N"]),
         bits=bits,
         block=block,
+        level=int(attrs.get("accuracy_level", 0)),
     )
 
 

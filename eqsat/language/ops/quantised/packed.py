@@ -24,6 +24,21 @@ def unpacked(x: Any, bits: int) -> Any:
     return np.stack(parts, axis=-1).reshape(*x.shape[:-1], x.shape[-1] * len(parts))
 
 
+def packed(numbers: Any, bits: int) -> Any:
+    """Bytes that hold numbers of so many bits along the last axis, the first ones in the lowest bits.
+
+    The last byte is filled up with zeros.
+
+    >>> packed(np.uint8([1, 2, 3]), 4).tolist(), unpacked(np.uint8([33, 3]), 4).tolist()
+    ([33, 3], [1, 2, 3, 0])
+    """
+    count = 8 // bits
+    missing = -numbers.shape[-1] % count
+    filled = np.pad(numbers.astype(np.uint8), [(0, 0)] * (numbers.ndim - 1) + [(0, missing)])
+    parts = filled.reshape(*filled.shape[:-1], -1, count) << np.arange(0, 8, bits, dtype=np.uint8)
+    return np.bitwise_or.reduce(parts, axis=-1)
+
+
 def _blocks(attrs: Mapping[str, Any]) -> int:
     return int(-(-attrs["k"] // attrs["block"]))
 
@@ -74,12 +89,24 @@ def _sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[st
     shapes="…, k and weights of n by k packed in blocks become …, n.",
 )
 def matmul_packed(
-    xp: Any, a: Any, b: Any, scales: Any, zeros: Any = None, bias: Any = None, *, k: int, n: int, bits: int, block: int
+    xp: Any,
+    a: Any,
+    b: Any,
+    scales: Any,
+    zeros: Any = None,
+    bias: Any = None,
+    *,
+    k: int,
+    n: int,
+    bits: int,
+    block: int,
+    level: int = 0,
 ) -> Any:
     """Product with the transpose of a weight of n rows, each of k numbers of a few bits in blocks of their own scale.
 
     A number q stands for (q - zero) · scale; the zero is half of the range where none is given. Zeros are packed as the
-    numbers are, or are floats. Source: MatMulNBits of ONNX Runtime.
+    numbers are, or are floats. At level 4 a runtime may round the operand to int8, each block by a step of its own; the
+    reference does not. Source: MatMulNBits of ONNX Runtime, and its accuracy_level.
     """
     count = -(-k // block)
     numbers = unpacked(b.reshape(n, count, block * bits // 8), bits)

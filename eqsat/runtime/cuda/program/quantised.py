@@ -253,7 +253,10 @@ class _Explicit:
         )
 
     def _scale(self, held: Held) -> Scale:
-        return self.given.scales[held.value, held.state.precision]
+        scale = self.given.scales[held.value, held.state.precision]
+        if not isinstance(scale, Scale):
+            raise self._refused(f"{held.value!r} is packed in blocks")
+        return scale
 
     def _type(self, value: str) -> TensorType:
         type = self.types[value]

@@ -15,16 +15,22 @@ from eqsat.language.terms.masks import lowest
 
 #: Operators with which a kernel begins.
 _ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})
+#: Rows of a product with packed weights below which a thread for each element leaves most of a GPU without work.
+_FEW_ROWS = 24
 
 
 @dataclass
 class Unfolded:
-    """Nodes in place of one, the last with its result, and the types and constants that they bring."""
+    """Nodes in place of one, the last with its result, and the types and constants that they bring.
+
+    Where they are `whole` one kernel computes them all.
+    """
 
     fresh: Callable[[str], str]
     types: dict[str, TensorType]
     nodes: list[Node] = field(default_factory=list)
     constants: dict[str, Constant] = field(default_factory=dict)
+    whole: bool = False
 
     def add(self, op: str, *inputs: str, name: str | None = None, **attrs: Any) -> str:
         """Add a node and return the name of its result."""
@@ -36,6 +42,8 @@ class Unfolded:
 
     def groups(self) -> list[tuple[Node, ...]]:
         """The nodes that are run as one kernel: a product with its scale, a softmax with its neighbours."""
+        if self.whole:
+            return [tuple(self.nodes)]
         found: list[list[Node]] = []
         for node in self.nodes:
             ends = node.op == "mul" and self.nodes[0].op != "gemm"
@@ -59,7 +67,7 @@ def unfolded(node: Node, types: dict[str, TensorType], fresh: Callable[[str], st
         return unfold_attention(node, types, fresh)
     if node.op == "gemm" and len(node.inputs) > 2 and node.inputs[2] is not None:
         return unfold_gemm(node, types, fresh)
-    return None
+    return unfold_packed(node, types, fresh) if node.op == "matmul_packed" else None
 
 
 def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
@@ -72,6 +80,62 @@ def unfold_gemm(node: Node, types: dict[str, TensorType], fresh: Callable[[str],
         c = parts.add("mul", c, parts.constant(node.attrs["beta"], types[c].dtype))
     parts.add("add", product, c, name=node.outputs[0])
     return parts
+
+
+def unfold_packed(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:
+    """A product with packed weights, whose numbers are taken out of their bytes where the kernel reads them.
+
+    Threads share the sum of an element where rows are few, since there the time is that of reading weights.
+    """
+    parts = Unfolded(fresh, types, whole=True)
+    a, b, scales, zeros, bias = (*node.inputs, None, None)[:5]
+    k, n, bits, block = (node.attrs[name] for name in ("k", "n", "bits", "block"))
+    type, count = types[str(a)], -(-k // block)
+    numbers = parts.add("reshape", _numbers(parts, str(b), n, bits), shape=(n, count, block))
+    centred = parts.add("cast", numbers, to=type.dtype.value)
+    if zeros is None:
+        middle = parts.constant(1 << (bits - 1), type.dtype)
+    else:
+        packed = types[zeros].dtype is DType.UINT8
+        taken = _first(parts, _numbers(parts, zeros, n, bits), count) if packed else zeros
+        middle = parts.add("reshape", taken, shape=(n, count, 1))
+        middle = parts.add("cast", middle, to=type.dtype.value) if packed else middle
+    centred = parts.add("sub", centred, middle)
+    steps = parts.add("reshape", str(scales), shape=(n, count, 1))
+    weights = parts.add("reshape", parts.add("mul", centred, steps), shape=(n, count * block))
+    weights = _first(parts, weights, k)
+    rows = type.elements({}) // max(k, 1)
+    if rows < _FEW_ROWS:
+        terms = parts.add("mul", parts.add("reshape", str(a), shape=(rows, 1, k)), weights)
+        product = parts.add("reduce_sum", terms, axes=(2,), keepdims=False)
+        product = parts.add("reshape", product, shape=(*type.static[:-1], n))
+    else:
+        product = parts.add("matmul", str(a), parts.add("transpose", weights, perm=(1, 0)))
+    if bias is not None:
+        product = parts.add("add", product, bias)
+    last = parts.nodes[-1]
+    parts.nodes[-1] = Node(last.op, last.inputs, (node.outputs[0],), last.attrs)
+    parts.types[node.outputs[0]] = parts.types[product]
+    return parts
+
+
+def _numbers(parts: Unfolded, value: str, rows: int, bits: int) -> str:
+    """The numbers in the bytes of each row, those of the lowest bits first."""
+    size = parts.types[value].elements({}) // max(rows, 1)
+    if bits == 8:
+        return parts.add("reshape", value, shape=(rows, size))
+    shifts = parts.constant(np.arange(0, 8, bits), DType.UINT8)
+    bytes_ = parts.add("reshape", value, shape=(rows, size, 1))
+    shifted = parts.add("bit_shift", bytes_, shifts, direction="RIGHT")
+    numbers = parts.add("bitwise_and", shifted, parts.constant((1 << bits) - 1, DType.UINT8))
+    return parts.add("reshape", numbers, shape=(rows, size * (8 // bits)))
+
+
+def _first(parts: Unfolded, value: str, count: int) -> str:
+    """The first elements of each row of a matrix."""
+    if parts.types[value].static[1] == count:
+        return value
+    return parts.add("slice", value, axes=(1,), starts=(0,), ends=(count,), steps=(1,))
 
 
 def unfold_attention(node: Node, types: dict[str, TensorType], fresh: Callable[[str], str]) -> Unfolded:

@@ -147,6 +147,46 @@ def test_attention_of_floats_is_unfolded(causal, mask, hidden):
     computed(graph, program, **inputs)
 
 
+@pytest.mark.parametrize(
+    ("bits", "zeros", "rows", "dtype"),
+    [
+        (4, "none", 1, "float32"),
+        (4, "packed", 5, "float16"),
+        (4, "floats", 40, "float32"),
+        (2, "packed", 1, "float32"),
+        (8, "none", 40, "float32"),
+    ],
+)
+def test_packed_weights_are_unpacked_within_the_kernel_of_their_product(bits, zeros, rows, dtype):
+    rng = np.random.default_rng(0)
+    k, n, block = 70, 33, 32
+    count = -(-k // block)
+    g = Builder("packed")
+    a = g.input("a", (rows, k), dtype)
+    zero = {
+        "none": None,
+        "packed": rng.integers(0, 256, (n, -(-count * bits // 8))).astype(np.uint8),
+        "floats": rng.uniform(1, 3, (n, count)).astype(dtype),
+    }[zeros]
+    operands = [
+        g.constant(rng.integers(0, 256, (n, count, block * bits // 8)).astype(np.uint8)),
+        g.constant(rng.uniform(0.01, 0.05, (n, count)).astype(dtype)),
+        None if zero is None else g.constant(zero),
+        g.constant(weights(n).astype(dtype)),
+    ]
+    g.output("y", g.apply("matmul_packed", a, *operands, k=k, n=n, bits=bits, block=block))
+    graph = g.build()
+    program = program_of(graph)
+    (launch,) = program.launches
+    assert isinstance(launch.work, KernelSource)
+    x = weights(rows, k).astype(dtype)
+    if dtype == "float32":
+        computed(graph, program, a=x)
+        return
+    made = HostMachine(program, arrange(program)).run({"a": x})
+    np.testing.assert_allclose(made["y"], run(graph, {"a": x}, Floats(wide=True))["y"], rtol=2e-3, atol=2e-3)
+
+
 def test_attention_of_halves_is_the_librarys():
     g = Builder("attention")
     q, k, v = (g.input(name, (2, 4, 16, 32), "float16") for name in "qkv")
