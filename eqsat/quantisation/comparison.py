@@ -20,7 +20,7 @@ from eqsat.system.deadline import check
 Array = np.ndarray[Any, np.dtype[Any]]
 Batch = Mapping[str, Any]
 
-#: Seconds that scales may be compared for, and batches that they are compared on, at most.
+#: Seconds after which no further batch decides between scales, and batches that they are compared on, at most.
 SECONDS, MOST_BATCHES = 20.0, 4
 #: The share of the error without factors below which factors have to bring it to be used.
 _PAYS = 0.9
@@ -50,7 +50,7 @@ def best_factors(
     """The factors of those chains that are better off with some, each by itself.
 
     Ranges are those of the batches `calibrate`. The batches `tighten` decide by how far outputs move when the value of
-    a chain is rounded, and the weights of its reader. Chains that there is no time for stay as they are.
+    a chain is rounded, and the weights of its reader: the first of them in any case, others while there is time.
     """
     begun = time.monotonic()
     wanted = tuple(dict.fromkeys(name for chain in usable for name in (chain.value, chain.reader.outputs[0])))
@@ -70,12 +70,12 @@ def best_factors(
     products = [rounded_products(graph, [one.product], None) for one in offers]
     network = ChangeableGraph(graph, tuple(dict.fromkeys(one.product.product for one in offers)))
     errors: list[list[float]] = [[] for _ in offers]
-    for batch in tighten[:MOST_BATCHES]:
+    for seen, batch in enumerate(tighten[:MOST_BATCHES]):
         values, reference = read(batch), network.outputs(batch)
         for place, one in enumerate(offers):
             check()
-            if time.monotonic() - begun > SECONDS:
-                break
+            if seen and time.monotonic() - begun > SECONDS:
+                return _chosen(offers, errors)
             say(f"scales {place + 1} of {len(offers)}")
             (made,) = products[place]([scales[place].rounded(one.divided(values))], values)
             change = {one.product.product: made - values[one.product.product]}
