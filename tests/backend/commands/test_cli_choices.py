@@ -156,6 +156,12 @@ def test_a_front_of_no_term_is_refused(model, capsys):
     assert "no term 'speed'\n  expected one of time, flops" in capsys.readouterr().err
     assert run("pareto", model, "-x", "time", "-y", "time") == 2
     assert "a front of 'time' against itself" in capsys.readouterr().err
+    assert run("pareto", model, "--terms", "time,speed") == 2
+    assert "no term 'speed'" in capsys.readouterr().err
+    assert run("pareto", model, "--terms", "time") == 2
+    assert "--terms time\n  expected two terms, as in --terms time,error" in capsys.readouterr().err
+    assert run("pareto", model, "--terms", "time,error", "-x", "time") == 2
+    assert "--terms beside -x or -y" in capsys.readouterr().err
 
 
 def test_the_graphs_of_a_front_compute_the_same():

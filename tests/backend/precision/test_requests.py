@@ -96,8 +96,8 @@ def profiled(path: Path, feeds: dict[str, np.ndarray]) -> Counter[str]:
 
 
 def test_the_front_of_time_and_error_is_a_command_too(files, run):
-    arguments = ("-x", "time", "-y", "error", "--precision", "int8", "--calibration", "data.npz")
-    code, _, err = run("pareto", "model.onnx", *arguments, "--time-limit", "8s", "--json", "front.json")
+    arguments = ("--terms", "time,error", "--precision", "int8", "--calibration", "data.npz")
+    code, _, err = run("pareto", "model.onnx", *arguments, "--time-limit", "30s", "--json", "front.json")
     assert code == 0, err
     points = json.loads(Path("front.json").read_text())["points"]
     errors = [point["error"] for point in points]
