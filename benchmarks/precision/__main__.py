@@ -29,7 +29,8 @@ FOLDER = Path(platformdirs.user_cache_dir("eqsat")) / "precision"
 @click.option("--json", "target", type=click.Path(path_type=Path), default=RESULTS / "precision.json")
 @click.option("--folder", type=click.Path(path_type=Path), default=FOLDER, help="Models made ready; kept.")
 @click.option("--jobs", default=1, help="Models that are made ready at a time.")
-def main(models: tuple[str, ...], target: Path, folder: Path, jobs: int) -> None:
+@click.option("--make/--no-make", default=True, help="Make models ready that are not yet; else only time.")
+def main(models: tuple[str, ...], target: Path, folder: Path, jobs: int, make: bool) -> None:
     """Makes models ready in lower precisions, then times all of each in one interleaved run on one thread.
 
     Weights and inputs of most are random: errors compare the contenders, and say nothing of accuracy. Trained models,
@@ -41,6 +42,7 @@ def main(models: tuple[str, ...], target: Path, folder: Path, jobs: int) -> None
     names = models or (*NETWORKS, *TRAINED)
     console = Console(width=220, stderr=True)
     steps = [("quantised", name) for name in names] + [("optimised", name, kind) for kind in OURS for name in names]
+    steps = steps if make else []
     with Progress(console=console) as progress, ThreadPoolExecutor(jobs) as pool:
         task = progress.add_task("made ready", total=len(steps))
         for step in (steps[: len(names)], steps[len(names) :]):

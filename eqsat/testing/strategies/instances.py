@@ -19,7 +19,7 @@ from eqsat.testing.strategies.choices import ChoiceSource, Draw, drawn, recorded
 from eqsat.testing.strategies.tensors import tensors
 
 #: Tries to meet a rule's conditions once, and to find more instances after that.
-_FIRST, _MORE = 8_000, 4_000
+_FIRST, _MORE = 40_000, 4_000
 #: Instances that say which conditions are met.
 _SAMPLE = 100
 #: Instances whose choices guide the strategy.

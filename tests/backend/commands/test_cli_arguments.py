@@ -128,7 +128,7 @@ def test_help_shows_the_choices_of_the_registries(run, monkeypatch):
     for shown in (
         "[nvidia-h200|onnxruntime-cpu|openvino-cpu|cuda|FILE.json]",
         "[ilp|greedy|backtracking|by-hand]",
-        "[exact|tf32|mixed|int8|float16|bfloat16]",
+        "[exact|tf32|mixed|int8|int4|float16|bfloat16]",
         "[sum|worst]",
         "[auto|row|column|nhwc|blocked|packed],…",
         "[time|flops|bytes|launches|weight_memory|peak_memory|error]=AMOUNT",
