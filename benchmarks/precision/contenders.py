@@ -64,7 +64,8 @@ class OpenVino:
     def run(self, batch: Batch) -> dict[str, Any]:
         """The outputs by name."""
         found = self._request.infer(dict(batch))
-        return {port.any_name: found[port] for port in self._compiled.outputs}
+        # An output may have several names, of operators that do nothing.
+        return {name: found[port] for port in self._compiled.outputs for name in port.names}
 
 
 def ready(kind: str, folder: Path) -> Program:
