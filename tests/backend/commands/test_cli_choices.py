@@ -90,7 +90,10 @@ def test_what_overflows_in_half_precision_is_chosen_anew_in_its_own():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--precision", "half"], "precision = 'half'\n  expected one of exact, tf32, mixed, int8, int4, float16, bfloat16"),
+        (
+            ["--precision", "half"],
+            "precision = 'half'\n  expected one of exact, tf32, mixed, int8, int4, float16, bfloat16",
+        ),
         (["--layouts", "diagonal"], "no layout 'diagonal'"),
         (["--layouts", "nhwc"], "layout 'nhwc' on onnxruntime-cpu\n  expected layouts it has kernels for: row, column"),
         (["--limit", "launches"], "'launches' is no limit; expected TERM=AMOUNT"),

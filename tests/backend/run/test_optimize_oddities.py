@@ -14,7 +14,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper, parser
 
 import eqsat
-import eqsat.report.finalists
+import eqsat.report.timing.compiling
 from eqsat.errors import BackendError, CostError, EqsatError, GraphError, UsageError
 from eqsat.report.parts import OpaqueNode
 from eqsat.rewrites.rules.parser import parse_rules
@@ -199,7 +199,7 @@ def test_a_finalist_that_the_backend_refuses_is_left_out(monkeypatch: pytest.Mon
     g = eqsat.Graph("g")
     x = g.input("x", (4, 4))
     g.output("y", x + x)
-    backend = type(eqsat.report.finalists.select("onnxruntime"))
+    backend = type(eqsat.report.timing.compiling.select("onnxruntime"))
     compiled = backend.compile
 
     def refusing(self: Any, graph: Any, *, threads: int | None = None) -> Any:
