@@ -36,7 +36,7 @@ def read_results(folder: Path = RESULTS) -> Results:
 
 def rewritten(page: str, results: Results) -> str:
     """The page with the figures of these results; KeyError for a block that nothing here makes."""
-    figures = {**FIGURES, "torch": torch, "precisions": precisions}
+    figures = {**FIGURES, "torch": torch}
     return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}\n{figures[found[1]](results)}\n\n", page)
 
 
@@ -338,6 +338,7 @@ FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
             extraction,
             anytime,
             states,
+            precisions,
             mutants,
             predict,
             scaling,
