@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from eqsat.costs.kernels.fusion import FusedOperator
+from eqsat.costs.kernels.groups import Groups
 from eqsat.language.graphs.quantised import INTEGER
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import PLAIN, DType, Implementation, State, TensorType
@@ -201,14 +202,7 @@ def _may_end(core: Made[Value], restored: Sequence[tuple[int, Made[Value]]], end
 
 def images(space: ApplicationSpace[Value], found: Iterable[IntegerRegion[Value]]) -> frozenset[Value]:
     """The values of four axes that operators on images read or make, and what is computed of those by elements."""
-    groups: dict[Value, Value] = {}
-
-    def root(value: Value) -> Value:
-        while groups.setdefault(value, value) != value:
-            groups[value] = groups[groups[value]]
-            value = groups[value]
-        return value
-
+    groups = Groups[Value]()
     seeds: set[Value] = set()
     for region in found:
         declared = OPS[region.core.op]
@@ -219,16 +213,15 @@ def images(space: ApplicationSpace[Value], found: Iterable[IntegerRegion[Value]]
         # A value is one with the numbers that it is restored from.
         for _, made in region.restored:
             if made.result in moving and made.operands[0] is not None:
-                groups[root(made.operands[0])] = root(made.result)
+                groups.join(made.result, made.operands[0])
         if region.end is not None and last.result in moving:
-            groups[root(region.end.result)] = root(last.result)
+            groups.join(last.result, region.end.result)
         if declared.windowed:
             seeds.update(moving)
         elif not declared.product and not (declared.movement and declared.name != "concat"):
             for other in moving[1:]:
-                groups[root(other)] = root(moving[0])
-    marked = {root(value) for value in seeds}
-    return frozenset(value for value in {*groups, *seeds} if root(value) in marked)
+                groups.join(moving[0], other)
+    return groups.beside(seeds)
 
 
 def _is_weight(space: ApplicationSpace[Value], value: Value) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from eqsat.costs.kernels.groups import Groups
 from eqsat.costs.kernels.precision import INTEGERS
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.solution import Solution
@@ -174,14 +175,7 @@ def _holds_floats(type: object) -> bool:
 
 def images(snapshot: Snapshot, kernels: Sequence[IntegerKernel]) -> frozenset[int]:
     """The classes of four axes that operators on images read or make, and what is computed of those by elements."""
-    groups: dict[int, int] = {}
-
-    def root(leader: int) -> int:
-        while groups.setdefault(leader, leader) != leader:
-            groups[leader] = groups[groups[leader]]
-            leader = groups[leader]
-        return leader
-
+    groups = Groups[int]()
     seeds: set[int] = set()
     for kernel in kernels:
         declared = OPS[snapshot.nodes[kernel.positions[0]].op]
@@ -190,9 +184,8 @@ def images(snapshot: Snapshot, kernels: Sequence[IntegerKernel]) -> frozenset[in
             seeds.update(ends)
         elif not declared.product and not (declared.movement and declared.name != "concat"):
             for other in ends[1:]:
-                groups[root(other)] = root(ends[0])
-    marked = {root(leader) for leader in seeds}
-    return frozenset(leader for leader in {*groups, *seeds} if root(leader) in marked)
+                groups.join(ends[0], other)
+    return groups.beside(seeds)
 
 
 def _rank(snapshot: Snapshot, leader: int) -> int:
