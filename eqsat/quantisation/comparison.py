@@ -13,7 +13,7 @@ from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.terms import Constant, DType, Graph, Node
 from eqsat.quantisation.equalisation import SHARES, ScalableValue, factors, likely, reach, scaled
 from eqsat.quantisation.ranges import Observer, best_scale
-from eqsat.quantisation.scales import product_weights
+from eqsat.quantisation.scales import channel_axis, processor_weights
 from eqsat.quantisation.sensitivity import ChangeableGraph, RoundedWeights, output_error, recorder, rounded_products
 from eqsat.system.deadline import check
 
@@ -130,7 +130,7 @@ def _offers(graph: Graph, chain: ScalableValue, ranges: Array) -> Iterator[_Offe
     for found in {one.tobytes(): one for one in tried}.values():
         own = Constant.of(scaled(reader, weights, found), DType.FLOAT32)
         product = Node(reader.op, (), (), reader.attrs)
-        scale = product_weights(reader.op, reader.attrs, own.array)
+        scale = processor_weights(own.array, channel_axis(reader.op, reader.attrs, own.array.ndim))
         rounded = RoundedWeights(reader.outputs[0], chain.value, product, (own, *constants[1:]), scale)
         yield _Offer(chain, chain.spread(found), rounded)
 

@@ -100,10 +100,18 @@ def weights(array: Array, axis: int | None = None, bits: int = 8) -> Scale:
     return Scale(DType.INT8, by_channel, (0,) * len(steps), axis % array.ndim, least=-most, most=most)
 
 
-def product_weights(op: str, attrs: Mapping[str, Any], array: Array) -> Scale:
-    """The scale of the weights of a product, with a step for each output, of as many bits as kernels here add up."""
-    axis = 0 if OPS[op].windowed or attrs.get("trans_b") else 1
-    return weights(array, axis if OPS[op].windowed or array.ndim == 2 else None, 7 if saturates() else 8)
+def channel_axis(op: str, attrs: Mapping[str, Any], rank: int) -> int | None:
+    """The axis of a product's weights along which the channels of its result lie; None where there is no one such."""
+    if OPS[op].windowed:
+        return 0
+    if rank != 2:
+        return None
+    return 0 if attrs.get("trans_b") else 1
+
+
+def processor_weights(array: Array, axis: int | None) -> Scale:
+    """The scale of weights in int8 of as many bits as the kernels of this processor add up."""
+    return weights(array, axis, 7 if saturates() else 8)
 
 
 def _step(extent: float, count: int, side: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from eqsat.costs.kernels.precision import BYTES, PACKED
 from eqsat.moved import FormerDict
 
 
@@ -55,6 +56,11 @@ class RoundingReport(FormerDict):
     notes: Sequence[str] = ()
     narrow: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     equalised: int = 0
+
+    @property
+    def has_scales(self) -> bool:
+        """True if numbers stand for values by scales that belong to the data: on other inputs errors say nothing."""
+        return bool(self.integers) or any(name in self.narrow for name in (*BYTES, *PACKED))
 
     @property
     def worst(self) -> float:

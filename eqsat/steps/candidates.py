@@ -61,10 +61,8 @@ class Finalists:
         solution = as_given(self.extraction)
         if not settings.is_plain:
             assembled = assemble(self.extraction, solution, original)
-            graph, cost = (
-                self._formed(lower(assembled.plan)),
-                replace(plan_cost(assembled), price=self._price(solution)),
-            )
+            graph = self._formed(lower(assembled.plan))
+            cost = replace(plan_cost(assembled), price=self._price(solution))
             size = written_size(graph, settings.options.opset)
             candidate = Candidate("original", graph, cost, size, assembled=assembled)
             candidate.amounts = readable(solution.amounts)

@@ -84,7 +84,7 @@ class Trials:
         if candidate.graph is assembled.graph:
             return None
         plan = assembled.plan
-        if candidate.rounding is not None and candidate.rounding.integers:
+        if candidate.rounding is not None and candidate.rounding.has_scales:
             candidate.certificate = replace(candidate.certificate, stated=candidate.rounding.worst)
             return None
         error = stated_difference(assembled.graph, candidate.graph, plan.boundary, sizes, self.settings.options.seed)
@@ -159,7 +159,7 @@ class Trials:
         """The largest allowed distance of the outputs of finalists in lower precisions from the original's."""
         loose = {c.name for c in candidates if c.assembled is not None and is_lowered(c.assembled)}
         # Integers are scaled for data, on which they were compared: random inputs are none such.
-        compared = {c.name for c in candidates if c.rounding is not None and c.rounding.integers}
+        compared = {c.name for c in candidates if c.rounding is not None and c.rounding.has_scales}
         return {name: math.inf if name in compared else self.settings.drift for name in loose}
 
     def _tell(self, outcome: Measured | Compared) -> None:

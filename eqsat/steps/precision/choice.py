@@ -33,7 +33,7 @@ from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
 from eqsat.steps.precision.outputs import errors_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
-from eqsat.steps.precision.search import Allowance, ErrorSearch, HeldChoice, Tried, compiled, other_bounds
+from eqsat.steps.precision.search import Allowance, ErrorSearch, HeldChoice, Tried, other_bounds
 
 Batch = Mapping[str, Any]
 
@@ -210,7 +210,7 @@ class IntegerChoice:
 
     def _within(self, prepared: _Prepared) -> Chosen:
         """The choices with finalists whose errors are as predicted: at the prices of kernels, and at shares of them."""
-        calibrate, tighten, _ = self._parts
+        calibrate, tighten, report = self._parts
         data = (*calibrate, *tighten)
         search = ErrorSearch(self.chooser, prepared.options, prepared.measured, data, self._allowance)
         chosen: dict[str, HeldChoice] = {}
@@ -228,21 +228,27 @@ class IntegerChoice:
         first = next(iter(chosen.values()))
         tried = first.tried
         unlimited = search.solved(first.factor, math.inf, [tried.solution])
+        held_back = search.expected(report)
         for held in chosen.values():
-            self._accept(held, prepared, unlimited)
+            self._accept(held, prepared, held_back, unlimited)
         candidates = [*self.exact.candidates, *(held.tried.candidate for held in chosen.values())]
         return replace(self.exact, extraction=tried.extraction, solution=tried.solution, candidates=candidates)
 
-    def _accept(self, held: HeldChoice, prepared: _Prepared, unlimited: tuple[TensorProblem, Solution]) -> None:
-        """Tell of a finalist the errors that are reported of it; `unlimited` is the choice that no error limits."""
+    def _accept(
+        self,
+        held: HeldChoice,
+        prepared: _Prepared,
+        held_back: Sequence[tuple[Batch, Mapping[str, Any]]],
+        unlimited: tuple[TensorProblem, Solution],
+    ) -> None:
+        """Tell of a finalist its errors on data held back; `unlimited` is the choice that no error limits."""
         settings, tried = self.chooser.settings, held.tried
         calibrate, tighten, report = self._parts
         data = settings.data
         source = "random inputs" if data is None else data.source
         parts = DataParts(source, len(calibrate), len(tighten), len(report))
         with settings.deadline.paused():
-            original = compiled(self.chooser, self.chooser.given.graph)
-            errors = errors_of(tried.program, [(batch, original.run(batch)) for batch in report])
+            errors = errors_of(tried.program, held_back)
         integers, narrow, kept = self._counted(tried, prepared, unlimited)
         tried.candidate.rounding = RoundingReport(
             settings.budget,

@@ -18,6 +18,7 @@ from eqsat.language.ops import OPS
 from eqsat.language.terms import PACKINGS, BlockScale, Constant, Graph, Node, Scale, ValueType
 from eqsat.quantisation.blocks import block_scale
 from eqsat.quantisation.ranges import Observer, RangeMethod
+from eqsat.quantisation.scales import channel_axis
 from eqsat.quantisation.sensitivity import RoundedWeights, Sensitivities, recorder, sensitivities
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import execute
@@ -192,7 +193,7 @@ class Calibration:
         if packing:
             scale = block_scale(weights_, outputs_axis(node.attrs), PACKINGS[packing])
         else:
-            scale = self.scheme.weights(weights_, None if whole else _channels(node.op, node.attrs, weights_.ndim))
+            scale = self.scheme.weights(weights_, None if whole else channel_axis(node.op, node.attrs, weights_.ndim))
         product = Node(node.op, (), (), node.attrs)
         return RoundedWeights(self._name(node.eclass), self._name(node.operands[0]), product, known, scale, addend)
 
@@ -221,15 +222,6 @@ def _held(kernel: IntegerKernel) -> Iterator[int]:
     yield from kernel.reads
     if not kernel.floats:
         yield kernel.eclass
-
-
-def _channels(op: str, attrs: Mapping[str, Any], rank: int) -> int | None:
-    """The axis of weights along which the channels of the result lie."""
-    if OPS[op].windowed:
-        return 0
-    if rank != 2:
-        return None
-    return 0 if attrs.get("trans_b") else 1
 
 
 def computed_constant(snapshot: Snapshot, leader: int) -> Constant | None:

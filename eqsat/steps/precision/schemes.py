@@ -12,11 +12,8 @@ from eqsat.costs.kernels.precision import INTEGERS
 from eqsat.language.terms import FLOAT8, Array, DType, Float8Scale, Scale
 from eqsat.language.terms.float8 import LARGEST
 from eqsat.quantisation.ranges import Observer, RangeMethod, best_scale
-from eqsat.quantisation.scales import symmetric, weights
-from eqsat.runtime.onnxruntime.saturation import saturates
+from eqsat.quantisation.scales import processor_weights, symmetric, weights
 
-#: Bits of int8 weights on machines whose kernels overflow, and elsewhere.
-_BITS = {True: 7, False: 8}
 #: How much larger than on the data a value may be before float8 cuts it off: a power of two costs no digit of it.
 _HEADROOM = 2.0
 #: The least step of a scale: a float32 that is no subnormal.
@@ -34,10 +31,6 @@ class RoundingScheme:
     value: Callable[[Observer, RangeMethod], Scale]
     weights: Callable[[Array, int | None], Scale]
     adjusts: bool
-
-
-def _of_processors(array: Array, axis: int | None) -> Scale:
-    return weights(array, axis, _BITS[saturates()])
 
 
 def _signed(low: float, high: float) -> Scale:
@@ -67,7 +60,7 @@ def _float8(most: float) -> Scale:
 
 
 #: The scheme of processors, in uint8 and int8.
-PROCESSORS = RoundingScheme(best_scale, _of_processors, adjusts=True)
+PROCESSORS = RoundingScheme(best_scale, processor_weights, adjusts=True)
 #: The schemes of GPUs, by precision.
 GPUS: Mapping[str, RoundingScheme] = MappingProxyType(
     {

@@ -126,11 +126,17 @@ class ErrorSearch:
         return held
 
     @cached_property
-    def _expected(self) -> list[tuple[Batch, Mapping[str, Any]]]:
-        """The data with the outputs of the original."""
+    def _original(self) -> Program:
+        return compiled(self.chooser, self.chooser.given.graph)
+
+    def expected(self, data: Sequence[Batch]) -> list[tuple[Batch, Mapping[str, Any]]]:
+        """Data with the outputs of the original."""
         with self.chooser.settings.deadline.paused():
-            original = compiled(self.chooser, self.chooser.given.graph)
-            return [(batch, original.run(batch)) for batch in self.data]
+            return [(batch, self._original.run(batch)) for batch in data]
+
+    @cached_property
+    def _expected(self) -> list[tuple[Batch, Mapping[str, Any]]]:
+        return self.expected(self.data)
 
     def _tried(self, end: str, factor: float, most: float, known: Sequence[Solution], share: float) -> Tried | None:
         """The cheapest choice within an error with its program; None where it has no kernel on integers."""

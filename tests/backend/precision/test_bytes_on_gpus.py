@@ -60,6 +60,18 @@ def optimised(graph, precision, **options):
     return eqsat.optimize(graph, precision=precision, measure=False, cache=False, strict=True, **options)
 
 
+@pytest.mark.parametrize("precision", ["int8", FLOAT8])
+def test_scales_for_small_values_are_not_judged_on_inputs_that_are_cut_off(precision):
+    g = eqsat.Graph("small")
+    weights = np.random.default_rng(0).standard_normal((WIDTH, WIDTH)).astype("f") / 8
+    g.output("y", g.input("x", (ROWS, WIDTH)) @ g.constant(weights))
+    graph, small = g.build(), [{"x": batch["x"] * np.float32(1e-3)} for batch in batches(8)]
+    found = optimised(graph, precision, calibration=small[:6])
+    assert found.report.rounding is not None
+    expected = execute(graph, small[7])
+    assert output_error(execute(found.graph, small[7]), expected) <= found.report.rounding.predicted
+
+
 @pytest.fixture(scope="module")
 def results():
     graph = network()

@@ -19,7 +19,7 @@ from eqsat.runtime.kernels.view import View
 
 F32, F16, BF16, F64 = DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 needs_cudnn = pytest.mark.skipif(
-    importlib.util.find_spec("cudnn") is None, reason="pip install nvidia-cudnn-frontend nvidia-cudnn-cu13"
+    importlib.util.find_spec("cudnn") is None, reason="cudnn is not installed: make test-libraries"
 )
 
 

@@ -179,10 +179,10 @@ def test_an_algorithm_survives_as_text_and_is_refused_by_another_version():
 
 
 needs_cudnn = pytest.mark.skipif(
-    importlib.util.find_spec("cudnn") is None, reason="pip install nvidia-cudnn-frontend nvidia-cudnn-cu13"
+    importlib.util.find_spec("cudnn") is None, reason="cudnn is not installed: make test-libraries"
 )
 needs_nvmath = pytest.mark.skipif(
-    importlib.util.find_spec("nvmath") is None, reason="pip install nvmath-python nvidia-cublas"
+    importlib.util.find_spec("nvmath") is None, reason="nvmath is not installed: make test-libraries"
 )
 
 
@@ -253,7 +253,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
         cudnn_library.library()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="pip install cupy-cuda13x")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="cupy is not installed: make test-libraries")
 @pytest.mark.parametrize("file", ["device.toolkit", "device.machine", "device.memory"])
 def test_every_name_of_cupys_that_is_used_exists(file):
     cupy = importlib.import_module("cupy")
