@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from dataclasses import replace
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 from click.testing import CliRunner
 
@@ -25,6 +23,7 @@ from eqsat.language.terms import DType, Scale
 from eqsat.quantisation.scales import weights
 from eqsat.runtime.backend import execute, select
 from eqsat.runtime.openvino.session import OpenVinoProgram, compiled
+from tests.support.profiles import profiled
 
 SHAPE = (1, 32, 24, 24)
 
@@ -108,13 +107,9 @@ def on_openvino() -> Any:
 
 def onnxruntime(model: onnx.ModelProto, feeds: dict[str, Any], folder: Path) -> tuple[Any, Counter[str]]:
     """The output, and the operators that ran, from the profile."""
-    options = ort.SessionOptions()
-    options.enable_profiling = True
-    options.profile_file_prefix = str(folder / "profile")
-    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    (y,) = session.run(None, feeds)
-    events = json.loads(Path(session.end_profiling()).read_text())
-    return y, Counter(e["args"]["op_name"] for e in events if e.get("cat") == "Node" and "op_name" in e["args"])
+    onnx.save(model, folder / "profiled.onnx")
+    (y,), ran = profiled(folder / "profiled.onnx", feeds)
+    return y, ran
 
 
 def openvino(model: onnx.ModelProto, graph: eqsat.Graph, feeds: dict[str, Any]) -> tuple[Any, Counter[tuple[str, str]]]:

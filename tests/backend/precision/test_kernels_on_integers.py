@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +14,7 @@ import eqsat
 from eqsat.quantisation.sensitivity import output_error
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.saturation import saturates
+from tests.support.profiles import profiled
 
 BUDGET = 0.05
 
@@ -57,18 +57,6 @@ def saved(result, tmp_path_factory) -> Path:
     return path
 
 
-def profiled(path: Path, feeds: dict[str, np.ndarray]) -> Counter[str]:
-    """The operators that ONNX Runtime ran, from its profile."""
-    options = ort.SessionOptions()
-    options.enable_profiling = True
-    options.profile_file_prefix = str(path.with_suffix(""))
-    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    session.run(None, feeds)
-    events = json.loads(Path(session.end_profiling()).read_text())
-    ran = (event["args"]["op_name"] for event in events if event.get("cat") == "Node" and "op_name" in event["args"])
-    return Counter(ran)
-
-
 def test_the_choice_on_integers_is_kept_and_its_error_is_as_predicted(result):
     rounding = result.report.rounding
     assert result.report.kept in CHOICES
@@ -87,7 +75,7 @@ def test_the_error_on_new_data_is_within_the_prediction(result):
 
 
 def test_kernels_on_integers_run_with_no_floats_between_them(saved):
-    ran = profiled(saved, batches(1)[0])
+    _, ran = profiled(saved, batches(1)[0])
     assert ran["QLinearConv"] == 3
     assert ran["Conv"] == ran["FusedConv"] == 0
     assert ran["QLinearAdd"] == 1
@@ -100,7 +88,7 @@ def test_what_was_chosen_can_be_written_in_operators_on_integers(result, tmp_pat
     result.save(tmp_path / "operators.onnx", quantised="operators")
     onnx.checker.check_model(onnx.load(tmp_path / "operators.onnx"), full_check=True)
     feeds = batches(1, seed=5)[0]
-    ran = profiled(tmp_path / "operators.onnx", feeds)
+    _, ran = profiled(tmp_path / "operators.onnx", feeds)
     assert ran["QLinearConv"] == 3
     assert ran["Conv"] == ran["FusedConv"] == 0
     (y,) = ort.InferenceSession(tmp_path / "operators.onnx").run(None, feeds)
@@ -175,7 +163,8 @@ def test_without_data_operands_are_quantised_when_they_are_read(tmp_path):
     assert found.report.kept in CHOICES
     found.save(tmp_path / "online.onnx")
     x = np.random.default_rng(1).standard_normal((128, 512)).astype(np.float32)
-    assert profiled(tmp_path / "online.onnx", {"x": 100 * x})["DynamicQuantizeMatMul"] == 1
+    _, ran = profiled(tmp_path / "online.onnx", {"x": 100 * x})
+    assert ran["DynamicQuantizeMatMul"] == 1
     # No range was calibrated that these could be out of.
     expected = select("onnxruntime").compile(product()).run({"x": 100 * x})
     assert output_error(found.run(x=100 * x), expected) <= found.report.rounding.predicted

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -28,6 +27,7 @@ from eqsat.language.graphs.builder import Builder
 from eqsat.language.onnx.write.exporter import to_model
 from eqsat.quantisation.sensitivity import output_error
 from eqsat.runtime.backend import execute
+from tests.support.profiles import profiled
 
 RNG = np.random.default_rng(0)
 
@@ -309,12 +309,6 @@ def test_what_is_chosen_runs_as_the_kernels_that_were_priced(
     """From the profile of ONNX Runtime."""
     result = eqsat.optimize(quantised["perceptron", "qdq"], measure=False)
     result.save(tmp_path / "chosen.onnx")
-    options = ort.SessionOptions()
-    options.enable_profiling = True
-    options.profile_file_prefix = str(tmp_path / "profile")
-    session = ort.InferenceSession(tmp_path / "chosen.onnx", options, providers=["CPUExecutionProvider"])
-    session.run(None, {"x": drawn(8, 32)})
-    events = json.loads(Path(session.end_profiling()).read_text())
-    ran = Counter(e["args"]["op_name"] for e in events if e.get("cat") == "Node" and "op_name" in e["args"])
+    _, ran = profiled(tmp_path / "chosen.onnx", {"x": drawn(8, 32)})
     assert ran["QGemm"] == 2
     assert ran["Gemm"] == ran["MatMul"] == 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.util
 import json
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from eqsat.costs.kernels.precision import POLICIES, RANGES, SENSITIVE
 from eqsat.errors import UsageError
 from eqsat.quantisation.ranges import RangeMethod
 from eqsat.quantisation.sensitivity import output_error
+from tests.support.profiles import profiled
 
 SHAPE = (64, 256)
 
@@ -70,7 +70,7 @@ def test_a_command_takes_data_and_a_limit_and_writes_a_model_on_integers_with_it
     tensors = [onnx.numpy_helper.to_array(t) for t in written.graph.initializer if len(t.dims) == 2]
     assert [(array.dtype, array.shape) for array in tensors] == [(np.int8, (256, 256))] * 2
     assert min(int(array.min()) for array in tensors) >= -127
-    ran = profiled(Path("out.onnx"), feeds)
+    _, ran = profiled(Path("out.onnx"), feeds)
     assert ran["MatMulIntegerToFloat"] + ran["DynamicQuantizeMatMul"] >= 1
     assert ran["MatMul"] == ran["DequantizeLinear"] == 0
 
@@ -83,16 +83,6 @@ def test_a_folder_of_arrays_is_calibration_data_on_a_command_line(files, run):
     assert code == 0, err
     rounding = json.loads(Path("report.json").read_text())["rounding"]
     assert rounding["data"] == {"source": "data", "calibrate": 2, "tighten": 2, "report": 2}
-
-
-def profiled(path: Path, feeds: dict[str, np.ndarray]) -> Counter[str]:
-    """The operators that ONNX Runtime ran, from its profile."""
-    options = ort.SessionOptions()
-    options.enable_profiling = True
-    session = ort.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-    session.run(None, feeds)
-    events = json.loads(Path(session.end_profiling()).read_text())
-    return Counter(e["args"]["op_name"] for e in events if e.get("cat") == "Node" and "op_name" in e["args"])
 
 
 def test_the_front_of_time_and_error_is_a_command_too(files, run):

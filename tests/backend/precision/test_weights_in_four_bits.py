@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import onnx
-import onnxruntime as ort
 import pytest
 
 import eqsat
@@ -23,6 +22,7 @@ from eqsat.language.terms import PACKINGS, PLAIN, Held, Kernel, Plan, State
 from eqsat.quantisation.blocks import block_scale
 from eqsat.quantisation.sensitivity import RoundedWeights, output_error, sensitivities
 from eqsat.runtime.backend import execute, select
+from tests.support.profiles import profiled
 
 BUDGET = 0.25
 WIDTH = 512
@@ -76,13 +76,7 @@ def test_the_error_on_new_data_is_within_the_prediction(result):
 
 
 def test_onnxruntime_runs_its_kernel_for_four_bits(saved):
-    options = ort.SessionOptions()
-    options.enable_profiling = True
-    options.profile_file_prefix = str(saved.with_suffix(""))
-    session = ort.InferenceSession(str(saved), options, providers=["CPUExecutionProvider"])
-    session.run(None, batches(1)[0])
-    events = json.loads(Path(session.end_profiling()).read_text())
-    ran = Counter(e["args"]["op_name"] for e in events if e.get("cat") == "Node" and "op_name" in e["args"])
+    _, ran = profiled(saved, batches(1)[0])
     assert ran["MatMulNBits"] == 2
     assert not {"MatMul", "Gemm", "FusedMatMul"} & ran.keys()
 
