@@ -52,7 +52,7 @@ $(FRAMEWORKS)/.ready: pyproject.toml constraints.txt
 # their own (3 GB).
 LIBRARIES := .venv-libraries
 test-libraries: $(LIBRARIES)/.ready
-	$(LIBRARIES)/bin/python -m pytest -q tests/backend/runtime/cuda
+	cd tests/backend/runtime/cuda && $(CURDIR)/$(LIBRARIES)/bin/python -m pytest -q test_cuda_libraries.py test_cuda_cudnn.py test_cuda_bytes.py
 
 $(LIBRARIES)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(LIBRARIES)

@@ -24,8 +24,8 @@ from eqsat.runtime.cuda.libraries.cudnn import (
 from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address, opened
 from eqsat.runtime.kernels.view import View
 
-#: Versions of the frontend that have the calls made here; later ones need packages beside cuDNN.
-FRONTEND = ((1, 18), (1, 32))
+#: Versions of the frontend that have the calls made here: from 1.27 on none states where a tensor lies in memory.
+FRONTEND = ((1, 18), (1, 27))
 
 
 def library() -> Cudnn:
