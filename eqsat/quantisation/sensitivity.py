@@ -300,14 +300,14 @@ def _changeable(graph: Graph, places: Mapping[str, str]) -> Graph:
     )
 
 
-def foreseen(errors: Sequence[float], share: float = 0.95) -> float:
+def foreseen(errors: Sequence[float], share: float = 0.99) -> float:
     """The error that a further batch stays below with a probability of `share`, given those of some batches.
 
     The one-sided prediction interval of a normal distribution whose mean and deviation are estimates (G. J. Hahn,
     1969); nothing is foreseen from a single batch.
 
     >>> round(foreseen([0.1, 0.1, 0.1]), 3), round(foreseen([0.09, 0.1, 0.11]), 3)
-    (0.1, 0.134)
+    (0.1, 0.18)
     """
     from scipy.special import stdtrit
 

@@ -215,7 +215,10 @@ def test_numbers_of_weights_are_chosen_for_data():
     """The same scales and kernels, with weights rounded one by one."""
     from eqsat.steps.precision import roundings
 
-    settings = {"precision": "int8", "limits": {"error": 0.5}, "measure": True, "cache": False}
+    settings = {"precision": "int8", "limits": {"error": 0.5}, "cache": False}
+    eqsat.optimize(network(), calibration=batches(9), **settings)
+    # With the kernels' times known, cost alone decides from here on: two timings may prefer different finalists.
+    settings["measure"] = False
     chosen = eqsat.optimize(network(), calibration=batches(9), **settings)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(roundings, "adjusted_weights", lambda graph, products, *rest: dict(products))
