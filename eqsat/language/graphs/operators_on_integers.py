@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import UsageError, nearest
+from eqsat.language.graphs.quantised import clip_bounds
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import Array, Attrs, Constant, DType, Graph, Names, Node, TensorType
 
@@ -187,17 +188,10 @@ class _Rewriting:
         """Return whether numbers of a scale are between the bounds of an operator, whatever they are rounded from."""
         if not OPS[op].clamps or op not in ("relu", "clip"):
             return False
-        low, high = (0.0, math.inf) if op == "relu" else self._bounds(operands)
+        low, high = (0.0, math.inf) if op == "relu" else clip_bounds(operands, self.graph.constants.get)
         limits = np.iinfo(result.zero.dtype)
         step, zero = float(result.scale.reshape(())), int(result.zero.reshape(-1)[0])
         return low <= (limits.min - zero) * step and high >= (limits.max - zero) * step
-
-    def _bounds(self, operands: Sequence[str | None]) -> tuple[float, float]:
-        known = [None if v is None else self.graph.constants.get(v) for v in operands]
-        if any(v is not None and one is None for v, one in zip(operands, known, strict=True)):
-            return math.inf, -math.inf
-        low, high, *_ = (*known, None, None)
-        return -math.inf if low is None else float(low.array), math.inf if high is None else float(high.array)
 
     def _sums_bias(self, node: Node, bias: str | None, x: _Numbers, w: _Numbers) -> str | None:
         """A bias in units of the sums of a product; None where it is in another unit, or varies along other axes."""

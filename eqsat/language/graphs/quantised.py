@@ -7,7 +7,7 @@ integers themselves: this is how a quantised model is exchanged (ONNX calls it Q
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -129,17 +129,17 @@ def _is_spared(draft: Draft, op: str, bounds: Sequence[str | None], scale: Scale
     """
     if scale is None or not OPS[op].clamps or scale.axis is not None:
         return False
-    low, high = (0.0, math.inf) if op == "relu" else _bounds(draft, bounds)
+    low, high = (0.0, math.inf) if op == "relu" else clip_bounds(bounds, draft.known)
     step, zero = scale.steps[0], scale.zeros[0]
     return round(max(low / step, -_FAR)) + zero <= scale.least and round(min(high / step, _FAR)) + zero >= scale.most
 
 
-def _bounds(draft: Draft, operands: Sequence[str | None]) -> tuple[float, float]:
-    """The constant bounds of a clip; such as spare nothing where one is not known."""
-    known = [None if v is None else draft.known(v) for v in operands]
-    if any(v is not None and one is None for v, one in zip(operands, known, strict=True)):
+def clip_bounds(operands: Sequence[str | None], known: Callable[[str], Constant | None]) -> tuple[float, float]:
+    """The constant bounds of a clip, of which `known` gives the constants; inf and -inf where one is none."""
+    constants = [None if v is None else known(v) for v in operands]
+    if any(v is not None and one is None for v, one in zip(operands, constants, strict=True)):
         return math.inf, -math.inf
-    low, high, *_ = (*known, None, None)
+    low, high, *_ = (*constants, None, None)
     return -math.inf if low is None else float(low.array), math.inf if high is None else float(high.array)
 
 

@@ -61,15 +61,15 @@ class LevelTrial:
         EqsatError or TimeUp where not even the original could be run.
         """
         with current().part(1.0, self.seconds):
-            programs, points = self._programs()
+            programs, reference, points = self._programs()
             if not self._lasts(programs[DEFAULT_LEVEL], points):
                 return []
-            judged, refused = self._agreeing(programs, points)
+            judged, refused = self._agreeing(programs, reference)
             timings = self._timed(judged, points, _ROUNDS)
             rows = [SessionLevel(n, timings.ratio(n, DEFAULT_LEVEL)) for n in judged if n in self.names]
             rows += [SessionLevel(name, None, why=why) for name, why in refused.items()]
             best = min((r for r in rows if r.ratio is not None), key=lambda r: r.ratio or 0.0, default=None)
-            del programs, judged
+            del programs, judged, reference
             if best is None or best.ratio is None or best.ratio > _PROMISING:
                 return [replace(row, why=row.why or 'it is no faster than "all"') for row in rows]
             confirmed = self._confirmed(best, points)
@@ -85,14 +85,14 @@ class LevelTrial:
             return compiling.program("original", self.original)
         return compiling.program("result", self.graph)
 
-    def _programs(self) -> tuple[dict[str, Program], list[SizePoint]]:
-        """A session of the result at each level that takes it, and the points at which the original runs."""
+    def _programs(self) -> tuple[dict[str, Program], Program, list[SizePoint]]:
+        """A session of the result at "all", one of the original, and the points at which that runs."""
         programs = {DEFAULT_LEVEL: self.new_session(DEFAULT_LEVEL)}
         reference = programs[DEFAULT_LEVEL] if self.is_original else self.new_session(DEFAULT_LEVEL, original=True)
         compiling = Compiling("onnxruntime", self.source, self.threads, {}, ())
         points, draws = drawn(self.original, compiling, reference, self.points, self.seed)
         self._draws[:] = draws
-        return programs, points
+        return programs, reference, points
 
     def _lasts(self, program: Program, points: Sequence[SizePoint]) -> bool:
         """True if a run at the points takes long enough to be worth a choice."""
@@ -100,13 +100,12 @@ class LevelTrial:
         return timings.median(DEFAULT_LEVEL) >= LEAST_SECONDS
 
     def _agreeing(
-        self, programs: Mapping[str, Program], points: Sequence[SizePoint]
+        self, programs: Mapping[str, Program], reference: Program
     ) -> tuple[dict[str, Program], dict[str, str]]:
         """The programs at all levels whose outputs agree with the original's, and the reasons of the others."""
         found, refused = dict(programs), dict[str, str]()
         judge: Judge | None = None
         if math.isfinite(self.limit):
-            reference = programs[DEFAULT_LEVEL] if self.is_original else self.new_session(DEFAULT_LEVEL, original=True)
             judge = Judge(self.original, samples(self.original, self._draws, self.seed), reference.run)
         for name in self.names:
             if self.should_stop is not None and self.should_stop():
