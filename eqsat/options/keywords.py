@@ -9,7 +9,7 @@ from typing import TypedDict
 from eqsat.costs.devices.device import DeviceArgument
 from eqsat.costs.kernels.precision import PrecisionPolicy
 from eqsat.costs.model.asked import CostFunction
-from eqsat.costs.model.model import Objective
+from eqsat.costs.model.prices import Objective
 from eqsat.costs.table.table import CostTable
 from eqsat.language.sizes.buckets import BucketsArgument
 from eqsat.language.terms.state import State

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from eqsat.costs.devices.device import DeviceArgument
     from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.costs.model.asked import CostFunction
-    from eqsat.costs.model.model import Objective
+    from eqsat.costs.model.prices import Objective
     from eqsat.costs.table.table import CostTable
     from eqsat.language.sizes.buckets import Buckets, BucketsArgument
     from eqsat.language.terms.state import State

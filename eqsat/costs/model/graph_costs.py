@@ -4,98 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
-from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.applications import applications, is_free, tensor_type
 from eqsat.costs.kernels.fusion import FusedOperator, Key
-from eqsat.costs.kernels.implementations import Types
 from eqsat.costs.kernels.regions import IntegerRegion, Made, images, regions
 from eqsat.costs.model.cost import Cost, GraphCost, added
-from eqsat.costs.table.entry import Entry
+from eqsat.costs.model.prices import OperatorPrices
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Graph, Implementation, Node, TensorType
+from eqsat.language.terms import Graph, Node, TensorType
 from eqsat.system.deadline import check
-
-
-class OperatorPrices(Protocol):
-    """The prices of operators, as a cost model has them."""
-
-    device: Device
-    cost: Any
-    measured: Mapping[str, Entry]
-
-    @property
-    def parts(self) -> Any:
-        """The model at each of several points, with its share; itself alone where there is one."""
-
-    def node(
-        self,
-        op: str,
-        attrs: Mapping[str, Any],
-        operand_types: Types,
-        result_types: Types,
-        const_operands: Sequence[bool],
-        implementation: Implementation | None = None,
-    ) -> Cost:
-        """The cost of one operator."""
-
-    def price(
-        self,
-        op: str,
-        attrs: Mapping[str, Any],
-        operand_types: Types,
-        result_types: Types,
-        const_operands: Sequence[bool],
-        implementation: Implementation | None = None,
-    ) -> float:
-        """The price of one operator."""
-
-    def key(
-        self,
-        op: str,
-        attrs: Mapping[str, Any],
-        operands: Types,
-        const: Sequence[bool],
-        way: Implementation | None = None,
-    ) -> Any:
-        """The key an operator run in some way is measured under."""
-
-    def fused(self, members: Sequence[FusedOperator]) -> Cost | None:
-        """The cost of operators run as one kernel."""
-
-    def fused_key(self, members: Sequence[FusedOperator]) -> Any:
-        """The key operators run as one kernel are measured under."""
-
-    def saved(self, op: str, attrs: Mapping[str, Any], operands: Types, const: Sequence[bool]) -> float:
-        """The seconds that an operator takes less after another of its kind has read its constants."""
-
-    def weigh(self, cost: Cost) -> float:
-        """The price of a cost by the objective."""
-
-    def constant(self, type: TensorType | None) -> Cost:
-        """The cost of holding a constant."""
 
 
 def kernel_key(model: OperatorPrices, operators: Sequence[FusedOperator]) -> Key:
     """The key that one operator, or several in one kernel, is measured under."""
     if len(operators) > 1:
-        fused: Key = model.fused_key(operators)
-        return fused
+        return model.fused_key(operators)
     (one,) = operators
-    key: Key = model.key(one.op, one.attrs, one.operands, one.const, one.implementation)
-    return key
+    return model.key(one.op, one.attrs, one.operands, one.const, one.implementation)
+
+
+def measured_cost(model: OperatorPrices, operators: Sequence[FusedOperator]) -> Cost | None:
+    """The cost of one operator, or several in one kernel; None where that was not measured at one of the sizes."""
+    if any(kernel_key(part, operators).text not in part.measured for _, part in model.parts):
+        return None
+    if len(operators) > 1:
+        return model.fused(operators)
+    (one,) = operators
+    return model.node(one.op, one.attrs, one.operands, one.results, one.const, one.implementation)
 
 
 def region_cost(model: OperatorPrices, operators: Sequence[FusedOperator]) -> Cost | None:
     """The cost of a kernel on integers that a model states: None where it was not measured, at one of the sizes."""
-    if model.cost is not None or any(kernel_key(part, operators).text not in part.measured for _, part in model.parts):
-        return None
-    if len(operators) > 1:
-        cost = model.fused(operators)
-    else:
-        (one,) = operators
-        cost = model.node(one.op, one.attrs, one.operands, one.results, one.const, one.implementation)
+    cost = None if model.cost is not None else measured_cost(model, operators)
     # What the model states is no rounding that was chosen.
     return None if cost is None else replace(cost, error=0.0)
 

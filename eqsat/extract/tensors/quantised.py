@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, Key
 from eqsat.costs.model.cost import Cost, average
+from eqsat.costs.model.graph_costs import kernel_key, measured_cost
 from eqsat.costs.model.model import CostModel
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
 from eqsat.extract.tensors.fused import member
@@ -44,10 +45,10 @@ class IntegerOptions:
         for model in (m for _, m in self.model.parts):
             for kernel in self.kernels:
                 operators = self._members(kernel)
-                keys[_key(model, operators)] = None
+                keys[kernel_key(model, operators)] = None
                 plain = [replace(m, implementation=_plain(m)) for m in operators]
-                keys.update(dict.fromkeys(_key(model, [one]) for one in plain))
-                keys[_key(model, plain)] = None
+                keys.update(dict.fromkeys(kernel_key(model, [one]) for one in plain))
+                keys[kernel_key(model, plain)] = None
             for leader in self._held():
                 for target in (True, False):
                     keys.update(dict.fromkeys(self._conversion_keys(model, leader, quantised=target)))
@@ -210,14 +211,14 @@ class IntegerOptions:
     def _cost(self, kernel: IntegerKernel) -> Cost | None:
         """The measured cost of a kernel; None where one of the sizes has none."""
         operators = self._members(kernel)
-        return _mean(self.model, lambda model: _measured(model, operators))
+        return _mean(self.model, lambda model: measured_cost(model, operators))
 
     def saving(self, kernel: IntegerKernel) -> float:
         """The seconds by which a kernel was measured to be faster than the same operators in float32."""
         cost = self._cost(kernel)
         plain = [replace(one, implementation=_plain(one)) for one in self._members(kernel)]
-        known = _mean(self.model, lambda model: _measured(model, plain))
-        alone = [_mean(self.model, lambda model, one=one: _measured(model, [one])) for one in plain]  # type: ignore[misc]
+        known = _mean(self.model, lambda model: measured_cost(model, plain))
+        alone = [_mean(self.model, lambda model, one=one: measured_cost(model, [one])) for one in plain]  # type: ignore[misc]
         before = known.seconds if known is not None else sum(one.seconds for one in alone if one is not None)
         return -math.inf if cost is None else before - cost.seconds
 
@@ -295,24 +296,8 @@ def _plain(operator: FusedOperator) -> Implementation:
     return Implementation((PLAIN,) * len(operator.operands), PLAIN)
 
 
-def _key(model: CostModel, operators: Sequence[FusedOperator]) -> Key:
-    if len(operators) > 1:
-        return model.fused_key(operators)
-    (one,) = operators
-    return model.key(one.op, one.attrs, one.operands, one.const, one.implementation)
-
-
 def _is_measurable(key: Key) -> bool:
     return all(one.is_measurable for one in FusedKey.of(key).members)
-
-
-def _measured(model: CostModel, operators: Sequence[FusedOperator]) -> Cost | None:
-    if _key(model, operators).text not in model.measured:
-        return None
-    if len(operators) > 1:
-        return model.fused(operators)
-    (one,) = operators
-    return model.node(one.op, one.attrs, one.operands, one.results, one.const, one.implementation)
 
 
 def _mean(model: CostModel, of: Callable[[CostModel], Cost | None]) -> Cost | None:
