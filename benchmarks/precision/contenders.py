@@ -78,6 +78,11 @@ def ready(kind: str, folder: Path) -> Program:
     return Session(folder / "model.onnx" if kind == "float32" else path_of(kind, folder))
 
 
+def own_float32(kind: str) -> str:
+    """The column of float32 on the runtime of one of eqsat's."""
+    return "OpenVINO f32" if OURS[kind][0] == "openvino-cpu" else "float32"
+
+
 def path_of(kind: str, folder: Path) -> Path:
     """The file of a column's model."""
     return folder / f"{kind.replace(' ', '_')}.onnx"

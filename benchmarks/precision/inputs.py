@@ -30,8 +30,10 @@ TRAINED: Mapping[str, tuple[str, str, Callable[[Path, int], Task | None]]] = {
     "silero-vad": ("silero-vad", "silero_vad_openvino_16k", trained_data.listener),
     "magika": ("magika", "model", trained_data.sorter),
 }
-#: Batches of random inputs: some to calibrate on, others to judge all by; trained models are judged by more.
-CALIBRATION, HELD_BACK, JUDGED = 12, 6, 40
+#: Batches of random inputs: some to calibrate on, others to judge all by. Trained models have more of both: what they
+#: read differs more from batch to batch.
+CALIBRATION, HELD_BACK = 12, 6
+TRAINED_CALIBRATION, TRAINED_HELD_BACK = 24, 40
 #: The first opset with scales for channels, to which trained models are brought: ONNX Runtime's quantiser asks for it.
 OPSET = 13
 _BUILT: Mapping[str, Callable[[], ModelProto]] = {"vgg16": vgg16, "mobilenet_v1": mobilenet_v1}
@@ -41,32 +43,35 @@ Batch = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Subject:
-    """A model with the batches that it is calibrated on and judged by; `task` says which answers are right."""
+    """A model with batches, of which the first `count` are to calibrate on; `task` says which answers are right."""
 
     model: ModelProto
     batches: Sequence[Batch]
+    count: int
     task: Task | None = None
 
     @property
     def calibration(self) -> Sequence[Batch]:
         """The batches to calibrate on."""
-        return self.batches[:CALIBRATION]
+        return self.batches[: self.count]
 
     @property
     def held_back(self) -> Sequence[Batch]:
         """The batches to judge by."""
-        return self.batches[CALIBRATION:]
+        return self.batches[self.count :]
 
 
 def subject_of(name: str) -> Subject | None:
     """A model by its name with its inputs; None where inputs of a trained one cannot be made here."""
     if name not in TRAINED:
         model = _BUILT[name]() if name in _BUILT else load(name)
-        return Subject(model, list(random_batches(model, CALIBRATION + HELD_BACK)))
+        return Subject(model, list(random_batches(model, CALIBRATION + HELD_BACK)), CALIBRATION)
     package, stem, make = TRAINED[name]
     path = next(path for path in models_of(package) if path.stem == stem)
-    task = make(path, CALIBRATION + JUDGED)
-    return None if task is None else Subject(_sized(onnx.load(path), task.batches[0]), task.batches, task)
+    task = make(path, TRAINED_CALIBRATION + TRAINED_HELD_BACK)
+    if task is None:
+        return None
+    return Subject(_sized(onnx.load(path), task.batches[0]), task.batches, TRAINED_CALIBRATION, task)
 
 
 def _sized(model: ModelProto, batch: Batch) -> ModelProto:

@@ -17,12 +17,13 @@ from benchmarks.precision.contenders import (
     Program,
     errors_of,
     optimise,
+    own_float32,
     path_of,
     quantise,
     ready,
     weight_bytes,
 )
-from benchmarks.precision.inputs import CALIBRATION, Subject, subject_of
+from benchmarks.precision.inputs import Subject, subject_of
 
 #: Seconds of the interleaved run, and of the one that tells which quantiser is faster.
 SECONDS, FIRST_SECONDS = 40.0, 8.0
@@ -94,13 +95,16 @@ def measured(name: str, folder: Path) -> Row:
             row[kind] |= {"ratio": timings.ratio(kind, "float32"), "bound": timings.ratio_bound(kind, "float32")}
             row[kind] |= {"error": errors["worst"], "errors": errors}
         if subject.task is not None:
-            places = range(CALIBRATION, len(subject.batches))
+            places = range(subject.count, len(subject.batches))
             row[kind]["right"] = subject.task.right(places, [program.run(batch) for batch in held])
         if kind in OURS:
             row[kind]["size"] = row[kind].pop("bytes") / before
-            if notes["peer"] in programs:
-                peer = notes["peer"]
-                row[kind]["against"] = {"ratio": timings.ratio(kind, peer), "bound": timings.ratio_bound(kind, peer)}
+            for against, other in (("against", notes["peer"]), ("own", own_float32(kind))):
+                if other in programs:
+                    row[kind][against] = {
+                        "ratio": timings.ratio(kind, other),
+                        "bound": timings.ratio_bound(kind, other),
+                    }
     return row | {"seconds": timings.median("float32"), "rounds": timings.rounds}
 
 

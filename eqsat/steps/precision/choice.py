@@ -221,9 +221,11 @@ class IntegerChoice:
             if held is not None and held.tried.candidate.graph.nodes not in graphs:
                 chosen[end] = held
         if not chosen:
-            self.chooser.log.warnings.append(
-                f"no choice on {self._numbers} is within the error that is allowed: float32 is kept"
-            )
+            text = f"no choice on {self._numbers} is within the error that is allowed: float32 is kept"
+            least = min(search.refused, default=0.0)
+            if least > (self.chooser.settings.budget or 0.0):
+                text += f"; the nearest moved an output by {least:.2g}, which a higher limit of error would allow"
+            self.chooser.log.warnings.append(text)
             return self.exact
         first = next(iter(chosen.values()))
         tried = first.tried

@@ -145,8 +145,9 @@ class FloatChoice:
             program = self._program(candidate) if expected else None
             if program is None:
                 return unmeasured
-            errors = [output_error(program.run(batch), reference) for batch, reference in expected]
-            agrees = agreement_of(program, expected)
+            compared = [(program.run(batch), reference) for batch, reference in expected]
+            errors = [output_error(outputs, reference) for outputs, reference in compared]
+            agrees = min(agreement_of(outputs, reference) for outputs, reference in compared)
         except (EqsatError, TimeUp):
             return unmeasured
         worst = max(errors)

@@ -13,6 +13,9 @@ from eqsat.runtime.backend import Program
 
 Batch = Mapping[str, Any]
 
+#: The most axes of an output whose last one may be of scores: batch, sequence and scores.
+MOST_AXES = 3
+
 
 def errors_of(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
     """The errors of each output over batches, and how often rows keep their largest element."""
@@ -29,21 +32,35 @@ def errors_of(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]])
     }
 
 
-def agreement_of(program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> float:
-    """The share of rows, over all outputs and batches, whose largest element stays where it is."""
-    rows = [
-        agrees
-        for batch, expected in data
-        for outputs in (program.run(batch),)
-        for name, reference in expected.items()
-        for agrees in _largest_agree(outputs[name], reference)
-    ]
+def agreement_of(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> float:
+    """The share of rows, over all outputs, whose largest element stays where it is.
+
+    >>> rows, other = np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
+    >>> agreement_of({"y": rows}, {"y": other})
+    0.5
+    """
+    rows = [agrees for name, expected in reference.items() for agrees in _largest_agree(outputs[name], expected)]
     return float(np.mean(rows)) if rows else 1.0
+
+
+def unranked_error(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> float:
+    """The error of the worst output that has no rows; 0 where every one has.
+
+    >>> one = {"y": np.array([[2.0]]), "classes": np.array([[2.0, 3.0]])}
+    >>> unranked_error(one, {"y": np.array([[4.0]]), "classes": np.array([[9.0, 9.0]])})
+    0.5
+    """
+    names = [name for name, expected in reference.items() if not _has_rows(np.asarray(expected))]
+    return max((array_error(outputs[name], reference[name]) for name in names), default=0.0)
+
+
+def _has_rows(reference: np.ndarray[Any, Any]) -> bool:
+    """True for vectors and rows of scores; False for single numbers, and for images and other maps."""
+    return reference.dtype.kind == "f" and 1 <= reference.ndim <= MOST_AXES and reference.shape[-1] > 1
 
 
 def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
     """For each row along the last axis, whether its largest element is at the same place."""
     out, ref = np.asarray(given), np.asarray(expected)
-    if ref.dtype.kind != "f" or ref.ndim < 1 or ref.shape[-1] < 2 or not ref.size:
-        return
-    yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
+    if ref.size and _has_rows(ref):
+        yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()

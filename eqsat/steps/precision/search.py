@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
+from eqsat.costs.kernels.precision import DEFAULT_ERROR
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.judging import price_of
 from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
@@ -22,7 +23,7 @@ from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.steps.choosing import Chooser
 from eqsat.steps.precision.chosen import name_of
-from eqsat.steps.precision.outputs import agreement_of
+from eqsat.steps.precision.outputs import agreement_of, unranked_error
 from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.system.deadline import Deadline
 
@@ -79,13 +80,17 @@ class HeldChoice:
 
 @dataclass(frozen=True)
 class ErrorSearch:
-    """Choices among kernels on integers, run on the data for calibration and for tightening."""
+    """Choices among kernels on integers, run on the data for calibration and for tightening.
+
+    `refused` are the errors of those that were not as predicted, or moved more than is allowed.
+    """
 
     chooser: Chooser
     options: IntegerOptions
     measured: MeasuredRoundings
     data: Sequence[Batch]
     allowance: Allowance
+    refused: list[float] = field(default_factory=list)
 
     def held(self, end: str, share: float = 1.0, factor: float | None = None) -> HeldChoice | None:
         """Solve, measure what was chosen, and solve again with what was learned, until it is what was predicted.
@@ -107,16 +112,19 @@ class ErrorSearch:
                 break
             known = [tried.solution]
             with settings.deadline.paused():
-                errors = [output_error(tried.program.run(batch), expected) for batch, expected in self._expected]
-                agreement = agreement_of(tried.program, self._expected) if budget is None else 1.0
+                outputs = [tried.program.run(batch) for batch, _ in self._expected]
+            errors = [output_error(made, ref) for made, (_, ref) in zip(outputs, self._expected, strict=True)]
+            lower = self._to_lower(outputs) if budget is None else 1.0
             worst = max(*errors, foreseen(errors))
+            if worst > tried.predicted or lower < 1.0:
+                self.refused.append(worst)
             if worst > tried.predicted:
                 if held is not None:
                     break
                 factor *= _MARGIN * worst / max(tried.predicted, 1e-30)
                 continue
-            if agreement < 1.0:
-                most = tried.predicted * _LESS
+            if lower < 1.0:
+                most = tried.predicted * lower
                 continue
             held = HeldChoice(tried, factor, max(errors), number)
             if budget is None or worst > _SLACK * tried.predicted:
@@ -124,6 +132,16 @@ class ErrorSearch:
             # More kernels fit where roundings amount to less than was predicted.
             factor *= max(worst / (_SLACK * tried.predicted), _LESS)
         return held
+
+    def _to_lower(self, outputs: Sequence[Mapping[str, Any]]) -> float:
+        """The share that a prediction has to come down to where no limit is stated; 1 where outputs are as they should.
+
+        Rows keep their largest elements; outputs that have none are within the error that is accepted of floats.
+        """
+        compared = [(made, ref) for made, (_, ref) in zip(outputs, self._expected, strict=True)]
+        worst = max(unranked_error(made, ref) for made, ref in compared)
+        rows = 1.0 if all(agreement_of(made, ref) == 1.0 for made, ref in compared) else _LESS
+        return min(rows, _SLACK * DEFAULT_ERROR / worst if worst > DEFAULT_ERROR else 1.0)
 
     @cached_property
     def _original(self) -> Program:

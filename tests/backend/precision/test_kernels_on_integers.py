@@ -11,6 +11,7 @@ import onnxruntime as ort
 import pytest
 
 import eqsat
+from eqsat.costs.kernels.precision import DEFAULT_ERROR
 from eqsat.quantisation.sensitivity import output_error
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.saturation import saturates
@@ -146,6 +147,25 @@ def test_without_a_budget_every_row_keeps_its_largest_element():
     before = select("onnxruntime").compile(network())
     for batch in batches(6):
         assert found.run(**batch)["y"].argmax() == before.run(batch)["y"].argmax()
+
+
+def test_without_a_budget_a_map_moves_as_little_as_in_narrow_floats():
+    """An image has no row of scores: its largest elements say nothing of what it shows."""
+    rng = np.random.default_rng(0)
+    g = eqsat.Graph("map")
+    y = g.input("x", (1, 32, 48, 48))
+    for _ in range(8):
+        w = g.constant((rng.standard_normal((32, 32, 3, 3)) / 12).astype("f"))
+        y = eqsat.relu(eqsat.conv(y, w, pads=(1, 1, 1, 1)))
+    g.output("y", y)
+    free = eqsat.optimize(g.build(), precision="int8", calibration=batches(6), limits={"error": 0.5})
+    found = eqsat.optimize(g.build(), precision="int8", calibration=batches(6))
+    assert free.report.rounding.tightened > DEFAULT_ERROR, "the limit is one that matters"
+    if found.report.rounding is None:
+        assert any("which a higher limit of error would allow" in warning for warning in found.report.warnings)
+    else:
+        assert found.report.rounding.tightened <= DEFAULT_ERROR
+        assert found.report.rounding.outputs["y"].agreement is None
 
 
 def product() -> eqsat.Graph:
