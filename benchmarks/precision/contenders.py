@@ -22,7 +22,10 @@ QUANTISERS = ("static", "dynamic")
 HINTS = {"OpenVINO f32": "f32", "OpenVINO bf16": "bf16"}
 #: Seconds that eqsat may take to choose and measure, calibration apart.
 SECONDS = 120.0
-_REPORTED = ("rounding", "kept", "warnings", "gap", "seconds", "cost_before", "cost_after", "measured_bound")
+_REPORTED = (
+    *("rounding", "kept", "kept_because", "failure", "warnings", "skipped"),
+    *("gap", "seconds", "cost_before", "cost_after", "measured_bound"),
+)
 
 
 class Program(Protocol):

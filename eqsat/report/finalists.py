@@ -28,6 +28,8 @@ from eqsat.system.deadline import check, current
 
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
+#: The time to have for one more finalist, over the longest that one took to be made ready: they are to be timed too.
+_PREPARATIONS = 4.0
 #: Seconds that ONNX Runtime takes to begin a run of a body: loops of 2 to 32 runs took 0.9 to 1.4 µs a run more than
 #: what they run, one after the other.
 RUN_SECONDS = 0.9e-6
@@ -111,15 +113,15 @@ def measure_finalists(
     follow: Callable[[str], None] | None = None,
     when_compared: Callable[[Compared], object] | None = None,
 ) -> Measured:
-    """Time graphs, the original first, on a backend on the same random inputs, at each of the points.
+    """Time graphs, the original first, then the most promising, on a backend on the same random inputs, at each point.
 
     ONNX Runtime takes the original as the file or model it was given as. A GPU's backend, "cupy", takes `plans` where
     graphs have them, and library calls by the plans `tuned` for them, and is timed until the result is there. `drift`
     says how far the outputs of a graph may be from the original's, where that is not for rounding alone; timing takes
     some `seconds`. With `worst`, bounds are those of the point where they are largest. The comparison goes to
-    `when_compared` before anything is timed. Where the deadline leaves no time for all, the original is timed beside
-    the one that a single run shows to be fastest. BackendError where the original cannot be run there, or too little
-    was measured when `should_stop()` became true.
+    `when_compared` before anything is timed. Where the deadline leaves no time for all, the last ones are not made
+    ready, and the original is timed beside the one that a single run shows to be fastest. BackendError where the
+    original cannot be run there, or too little was measured when `should_stop()` became true.
     """
     compiled = Compiling(backend, source, threads, plans or {}, tuned)
     ready = _compared(graphs, compiled, points, seed, drift or {}, should_stop, follow)
@@ -234,12 +236,17 @@ def _compared(
     losses: dict[str, Sequence[str]] = {}
     differing: set[str] = set()
     judge: Judge | None = None
+    longest = 0.0
     for name, graph in graphs.items():
         if should_stop is not None and should_stop():
             raise BackendError("interrupted before anything was measured")
+        if len(programs) > 1 and current().seconds < _PREPARATIONS * longest:
+            refused[name] = "the time left was too short to make it ready beside the others"
+            continue
         if follow is not None:
             follow(f"compiling {name}")
         check(0)
+        begun = time.monotonic()
         try:
             if name != "original":
                 compiled.check_safe(graph, original)
@@ -261,6 +268,8 @@ def _compared(
                 raise
             refused[name] = error.what
             continue
+        finally:
+            longest = max(longest, time.monotonic() - begun)
         programs[name] = program
     return Compared(programs, refused, losses, frozenset(differing), points, draws[::DRAWS])
 

@@ -181,8 +181,10 @@ class Trials:
             return None
         self._compared = None
         try:
+            original, *others = candidates
+            promising = (original, *sorted(others, key=lambda c: c.cost.price))
             measured = measure_finalists(
-                {c.name: c.graph for c in candidates},
+                {c.name: c.graph for c in promising},
                 source,
                 points=settings.points,
                 worst=settings.options.over_sizes == "worst",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,8 @@ from eqsat.language.terms.constant import Constant
 from eqsat.language.terms.types import DType
 
 Array = np.ndarray[Any, np.dtype[Any]]
+#: Elements that are quantised at a time.
+_PART = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +56,26 @@ class Scale:
         >>> Scale(DType.INT8, (0.5,)).quantised(np.array([0.0, 0.25, 0.75, -100.0], np.float32))
         array([   0,    0,    2, -127], dtype=int8)
         """
+        numbers = np.empty(x.shape, self.dtype.numpy)
         steps, zeros = self._spread(x.ndim)
-        with np.errstate(over="ignore"):
-            nearest = np.rint(x.astype(np.float32) / steps.astype(np.float32)).astype(np.float64)
-        return np.clip(nearest + zeros, self.least, self.most).astype(self.dtype.numpy)
+        for part, step, zero in _parts(steps, zeros, x, numbers):
+            with np.errstate(over="ignore"):
+                nearest = np.rint(part[0].astype(np.float32) / step.astype(np.float32))
+            # Beyond these numbers float32 holds no sum with a zero point.
+            whole = nearest if self._is_short else nearest.astype(np.float64)
+            whole += zero.astype(whole.dtype)
+            part[1][...] = np.clip(whole, self.least, self.most, out=whole).astype(self.dtype.numpy)
+        return numbers
 
     def restored(self, q: Array) -> Array:
         """The float32 tensor that numbers stand for."""
+        tensor = np.empty(q.shape, np.float32)
         steps, zeros = self._spread(q.ndim)
-        return ((q.astype(np.int64) - zeros).astype(np.float32) * steps.astype(np.float32)).astype(np.float32)
+        for part, step, zero in _parts(steps, zeros, q, tensor):
+            kind = np.dtype(np.float32 if self._is_short else np.int64)
+            wide = np.subtract(part[0].astype(kind), zero.astype(kind))
+            np.multiply(wide.astype(np.float32, copy=False), step.astype(np.float32), out=part[1])
+        return tensor
 
     def rounded(self, x: Array) -> Array:
         """A tensor as its numbers restore it."""
@@ -80,6 +94,11 @@ class Scale:
             shift=None if shift is None else Constant.of(shift.astype(np.float32), DType.FLOAT32),
         )
 
+    @property
+    def _is_short(self) -> bool:
+        """True if float32 holds every number, and what is added to it or taken from it, as it is."""
+        return self.dtype.itemsize <= 2
+
     def spread(self, shape: tuple[int, ...]) -> tuple[Array, Array]:
         """Steps and zero points of the elements of a tensor of this shape, which broadcast with it."""
         return self._spread(len(shape))
@@ -92,6 +111,20 @@ class Scale:
         shape = [1] * rank
         shape[self.axis] = len(self.steps)
         return steps.reshape(shape), zeros.reshape(shape)
+
+
+def _parts(
+    steps: Array, zeros: Array, source: Array, target: Array
+) -> Iterator[tuple[tuple[Array, Array], Array, Array]]:
+    """Views of two tensors of one shape, with the steps and zeros of their elements: small enough to stay in caches."""
+    if source.size <= _PART or source.ndim == 0:
+        yield (source, target), steps, zeros
+        return
+    rows = max(_PART * source.shape[0] // source.size, 1)
+    for start in range(0, source.shape[0], rows):
+        part = slice(start, start + rows)
+        own = [one[part] if one.ndim and one.shape[0] > 1 else one for one in (steps, zeros)]
+        yield (source[part], target[part]), own[0], own[1]
 
 
 @dataclass(frozen=True, slots=True)

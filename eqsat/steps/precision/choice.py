@@ -192,8 +192,11 @@ class IntegerChoice:
 
     def _kernels(self, assembled: Assembled, extraction: TensorProblem, solution: Solution) -> list[IntegerKernel]:
         kernels = offered_kernels(extraction, solution, self.chooser.settings, self.chooser.log)
-        names = assembled.decoded.names
-        return [k for k in kernels if all(leader in names for leader in (*k.reads, k.eclass))]
+        # A class that was chosen may be gone: constants are folded into those that are read.
+        graph = assembled.graph
+        values = {*graph.inputs, *graph.constants, *graph.producers}
+        known = {leader for leader, name in assembled.decoded.names.items() if name in values}
+        return [k for k in kernels if known.issuperset((*k.reads, k.eclass))]
 
     @property
     def _parts(self) -> tuple[Sequence[Batch], Sequence[Batch], Sequence[Batch]]:

@@ -15,6 +15,8 @@ Batch = Mapping[str, Any]
 
 #: The most axes of an output whose last one may be of scores: batch, sequence and scores.
 MOST_AXES = 3
+#: The relative difference of elements that rounding to float32 may turn around.
+_TIE = 1e-5
 
 
 def errors_of(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]]) -> dict[str, OutputError]:
@@ -60,7 +62,10 @@ def _has_rows(reference: np.ndarray[Any, Any]) -> bool:
 
 
 def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
-    """For each row along the last axis, whether its largest element is at the same place."""
+    """For each row along the last axis, whether its largest element is at the same place, or at one of equal ones."""
     out, ref = np.asarray(given), np.asarray(expected)
     if ref.size and _has_rows(ref):
-        yield from (out.argmax(-1) == ref.argmax(-1)).reshape(-1).tolist()
+        wide = ref.astype(np.float64)
+        there = np.take_along_axis(wide, out.argmax(-1)[..., None], -1)[..., 0]
+        tied = wide.max(-1) - there <= _TIE * np.abs(wide).max(-1)
+        yield from (tied | (out.argmax(-1) == ref.argmax(-1))).reshape(-1).tolist()

@@ -233,17 +233,29 @@ def test_what_was_compared_before_the_time_for_measuring_ended_is_kept_without_b
     assert_same(result, perceptron())
 
 
+class Slow:
+    """A clock on which everything takes 4 s."""
+
+    def __init__(self):
+        self.now = 0.0
+
+    def monotonic(self):
+        self.now += 4.0
+        return self.now
+
+
+def test_where_there_is_no_time_to_make_all_ready_the_first_two_are_timed(monkeypatch):
+    """What was found is not lost because the last finalist, which promises least, takes long to be made ready."""
+    monkeypatch.setattr("eqsat.report.finalists.time", Slow())
+    graph = load(perceptron())
+    graphs = {"original": graph, "ilp": graph, "greedy": graph}
+    with Deadline(12.0):
+        timed = measure_finalists(graphs, None, points=[SizePoint({}, 1.0)], seed=0, threads=1, seconds=0.1)
+    assert set(timed.timings.samples) == {"original", "ilp"}
+    assert timed.refused == {"greedy": "the time left was too short to make it ready beside the others"}
+
+
 def test_where_there_is_no_time_to_time_all_the_fastest_is_timed_beside_the_original(monkeypatch):
-    class Slow:
-        """A clock on which every run takes 4 s."""
-
-        def __init__(self):
-            self.now = 0.0
-
-        def monotonic(self):
-            self.now += 4.0
-            return self.now
-
     graph = load(perceptron())
     point = SizePoint({}, 1.0)
     timed = {}
