@@ -40,6 +40,10 @@ def agreement_of(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> fl
     >>> rows, other = np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
     >>> agreement_of({"y": rows}, {"y": other})
     0.5
+    >>> agreement_of({"y": np.array([0.0, 1e-9])}, {"y": np.array([0.0, 0.0])})
+    1.0
+    >>> agreement_of({"y": np.array([2.0, 1.0, -np.inf])}, {"y": np.array([1.0, 2.0, -np.inf])})
+    0.0
     """
     rows = [agrees for name, expected in reference.items() for agrees in _largest_agree(outputs[name], expected)]
     return float(np.mean(rows)) if rows else 1.0
@@ -65,7 +69,8 @@ def _largest_agree(given: Any, expected: Any) -> Iterator[bool]:
     """For each row along the last axis, whether its largest element is at the same place, or at one of equal ones."""
     out, ref = np.asarray(given), np.asarray(expected)
     if ref.size and _has_rows(ref):
-        wide = ref.astype(np.float64)
-        there = np.take_along_axis(wide, out.argmax(-1)[..., None], -1)[..., 0]
-        tied = wide.max(-1) - there <= _TIE * np.abs(wide).max(-1)
-        yield from (tied | (out.argmax(-1) == ref.argmax(-1))).reshape(-1).tolist()
+        wide, place = ref.astype(np.float64), out.argmax(-1)
+        largest, there = wide.max(-1), np.take_along_axis(wide, place[..., None], -1)[..., 0]
+        with np.errstate(invalid="ignore"):
+            tied = np.isfinite(largest) & (largest - there <= _TIE * np.abs(largest))
+        yield from (tied | (place == ref.argmax(-1))).reshape(-1).tolist()
