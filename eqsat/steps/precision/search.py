@@ -34,6 +34,8 @@ ROUNDS = 8
 #: The margin by which a prediction that was too low is raised, and by which a budget that lost a row's largest element
 #: is lowered.
 _MARGIN, _LESS = 1.1, 0.5
+#: The error by which kernels in float32 differ from each other: what is predicted is not below it.
+_NOISE = 1e-5
 #: The share of a prediction above which an error is as was predicted, and the share of a choice's cost that another one
 #: has to save to be worth a measurement.
 _SLACK, _CHEAPER = 0.95, 0.995
@@ -164,7 +166,7 @@ class ErrorSearch:
             return None
         chooser = replace(self.chooser, settings=replace(settings, costs=self.options.model))
         (_, candidate) = chooser.finalists(extraction, {name_of(extraction, solution) + end: solution})[:2]
-        predicted = math.sqrt(solution.amounts["error"])
+        predicted = max(math.sqrt(solution.amounts["error"]), min(_NOISE, most))
         with settings.deadline.paused():
             program = compiled(self.chooser, candidate.graph, settings.portable_backend)
         cost = price_of(extraction, solution, self.options.model)
