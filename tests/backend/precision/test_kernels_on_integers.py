@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -15,6 +16,7 @@ from eqsat.costs.kernels.precision import DEFAULT_ERROR
 from eqsat.quantisation.sensitivity import output_error
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.saturation import saturates
+from eqsat.steps.precision.choice import IntegerChoice
 from tests.support.profiles import profiled
 
 BUDGET = 0.05
@@ -166,6 +168,19 @@ def test_without_a_budget_a_map_moves_as_little_as_in_narrow_floats():
     else:
         assert found.report.rounding.tightened <= DEFAULT_ERROR
         assert found.report.rounding.outputs["y"].agreement is None
+
+
+def test_a_kernel_that_reads_what_folding_took_away_is_not_offered(monkeypatch):
+    """A text recogniser multiplied by a constant that its choice had in another shape, folded: the run failed."""
+    kernels = [SimpleNamespace(reads=reads, eclass=3) for reads in ((1,), (1, 2))]
+    monkeypatch.setattr("eqsat.steps.precision.choice.offered_kernels", lambda *given: kernels)
+    g = eqsat.Graph("folded")
+    g.output("y", eqsat.relu(g.input("x", (4,))))
+    graph = g.build()
+    names = {1: "x", 2: "a constant", 3: graph.outputs["y"]}
+    assembled = SimpleNamespace(graph=graph, decoded=SimpleNamespace(names=names))
+    choice = IntegerChoice(SimpleNamespace(settings=None, log=None), None, None)
+    assert choice._kernels(assembled, None, None) == kernels[:1]
 
 
 def product() -> eqsat.Graph:
