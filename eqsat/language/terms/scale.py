@@ -55,15 +55,19 @@ class Scale:
 
         >>> Scale(DType.INT8, (0.5,)).quantised(np.array([0.0, 0.25, 0.75, -100.0], np.float32))
         array([   0,    0,    2, -127], dtype=int8)
+        >>> Scale(DType.UINT8, (0.5,), (8,), least=0, most=255).quantised(np.array(1.5, np.float32))
+        array(11, dtype=uint8)
         """
         numbers = np.empty(x.shape, self.dtype.numpy)
         steps, zeros = self._spread(x.ndim)
         for part, step, zero in _parts(steps, zeros, x, numbers):
+            nearest = part[0].astype(np.float32)
             with np.errstate(over="ignore"):
-                nearest = np.rint(part[0].astype(np.float32) / step.astype(np.float32))
+                np.divide(nearest, step.astype(np.float32), out=nearest)
+            np.rint(nearest, out=nearest)
             # Beyond these numbers float32 holds no sum with a zero point.
             whole = nearest if self._is_short else nearest.astype(np.float64)
-            whole += zero.astype(whole.dtype)
+            np.add(whole, zero.astype(whole.dtype), out=whole)
             part[1][...] = np.clip(whole, self.least, self.most, out=whole).astype(self.dtype.numpy)
         return numbers
 

@@ -30,7 +30,14 @@ from eqsat.steps.failures import told
 from eqsat.steps.kernels import costs_with
 from eqsat.steps.precision.chosen import narrow_of, positions_of
 from eqsat.steps.precision.equalising import Equaliser
-from eqsat.steps.precision.kernels import measured_roundings, notes_of, offered_kernels, options_of, without_data
+from eqsat.steps.precision.kernels import (
+    kernels_of,
+    measured_roundings,
+    notes_of,
+    offered_kernels,
+    options_of,
+    without_data,
+)
 from eqsat.steps.precision.outputs import errors_of
 from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.steps.precision.search import Allowance, ErrorSearch, HeldChoice, Tried, other_bounds
@@ -192,11 +199,7 @@ class IntegerChoice:
 
     def _kernels(self, assembled: Assembled, extraction: TensorProblem, solution: Solution) -> list[IntegerKernel]:
         kernels = offered_kernels(extraction, solution, self.chooser.settings, self.chooser.log)
-        # A class that was chosen may be gone: constants are folded into those that are read.
-        graph = assembled.graph
-        values = {*graph.inputs, *graph.constants, *graph.producers}
-        known = {leader for leader, name in assembled.decoded.names.items() if name in values}
-        return [k for k in kernels if known.issuperset((*k.reads, k.eclass))]
+        return kernels_of(assembled.graph, assembled.decoded.names, kernels)
 
     @property
     def _parts(self) -> tuple[Sequence[Batch], Sequence[Batch], Sequence[Batch]]:

@@ -17,7 +17,7 @@ from eqsat.extract.tensors.packed import packed_kernels
 from eqsat.extract.tensors.quantised import IntegerOptions
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.write.availability import FLOAT8_CASTS
-from eqsat.language.terms import FLOAT8
+from eqsat.language.terms import FLOAT8, Graph
 from eqsat.steps.log import Log
 from eqsat.steps.precision.roundings import Calibration, MeasuredRoundings
 from eqsat.steps.precision.schemes import GPUS
@@ -40,6 +40,16 @@ def offered_kernels(
     allowed = [op for op in device.integers if policy.allows(op, INTEGERS)]
     integers = integer_kernels(extraction, solution, allowed, static=static)
     return itertools.chain(integers, packed_kernels(extraction, solution, settings.packings))
+
+
+def kernels_of(graph: Graph, names: Mapping[int, str], kernels: Iterable[IntegerKernel]) -> list[IntegerKernel]:
+    """The kernels all of whose values a chosen graph has; `names` are those that its classes had when it was made.
+
+    Constants of a choice are gone from the graph where they were folded into those that it reads.
+    """
+    values = {*graph.inputs, *graph.constants, *graph.producers}
+    known = {leader for leader, name in names.items() if name in values}
+    return [kernel for kernel in kernels if known.issuperset((*kernel.reads, kernel.eclass))]
 
 
 def options_of(extraction: TensorProblem, kernels: Sequence[IntegerKernel], costs: CostModel) -> IntegerOptions:

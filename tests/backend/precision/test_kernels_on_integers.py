@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -13,10 +12,11 @@ import pytest
 
 import eqsat
 from eqsat.costs.kernels.precision import DEFAULT_ERROR
+from eqsat.extract.tensors.integers import IntegerKernel
 from eqsat.quantisation.sensitivity import output_error
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.saturation import saturates
-from eqsat.steps.precision.choice import IntegerChoice
+from eqsat.steps.precision.kernels import kernels_of
 from tests.support.profiles import profiled
 
 BUDGET = 0.05
@@ -170,17 +170,14 @@ def test_without_a_budget_a_map_moves_as_little_as_in_narrow_floats():
         assert found.report.rounding.outputs["y"].agreement is None
 
 
-def test_a_kernel_that_reads_what_folding_took_away_is_not_offered(monkeypatch):
+def test_a_kernel_that_reads_what_folding_took_away_is_not_offered():
     """A text recogniser multiplied by a constant that its choice had in another shape, folded: the run failed."""
-    kernels = [SimpleNamespace(reads=reads, eclass=3) for reads in ((1,), (1, 2))]
-    monkeypatch.setattr("eqsat.steps.precision.choice.offered_kernels", lambda *given: kernels)
     g = eqsat.Graph("folded")
     g.output("y", eqsat.relu(g.input("x", (4,))))
     graph = g.build()
     names = {1: "x", 2: "a constant", 3: graph.outputs["y"]}
-    assembled = SimpleNamespace(graph=graph, decoded=SimpleNamespace(names=names))
-    choice = IntegerChoice(SimpleNamespace(settings=None, log=None), None, None)
-    assert choice._kernels(assembled, None, None) == kernels[:1]
+    there, folded, unnamed = (IntegerKernel((0,), reads, 3, None) for reads in ((1,), (1, 2), (4,)))
+    assert kernels_of(graph, names, [there, folded, unnamed]) == [there]
 
 
 def product() -> eqsat.Graph:
