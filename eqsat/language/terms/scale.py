@@ -60,6 +60,7 @@ class Scale:
         """
         numbers = np.empty(x.shape, self.dtype.numpy)
         steps, zeros = self._spread(x.ndim)
+        x = np.asarray(x)  # a number of NumPy's own is no place to write to
         for part, step, zero in _parts(steps, zeros, x, numbers):
             nearest = part[0].astype(np.float32)
             with np.errstate(over="ignore"):
@@ -75,6 +76,7 @@ class Scale:
         """The float32 tensor that numbers stand for."""
         tensor = np.empty(q.shape, np.float32)
         steps, zeros = self._spread(q.ndim)
+        q = np.asarray(q)
         for part, step, zero in _parts(steps, zeros, q, tensor):
             kind = np.dtype(np.float32 if self._is_short else np.int64)
             wide = np.subtract(part[0].astype(kind), zero.astype(kind))
