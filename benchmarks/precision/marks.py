@@ -50,6 +50,8 @@ def marks(rows: Sequence[Row]) -> dict[str, Any]:
     ours = [(row["model"], kind, row[kind]) for row in every for kind in OURS if row.get(kind, {}).get("ratio")]
     batches = [error <= one["rounding"]["predicted"] for _, _, one in ours if one["rounding"] for error in _each(one)]
     lowered = [one for _, _, one in ours if one["rounding"]]
+    # The original itself is as fast as it is, whatever its timing says.
+    changed = [(name, kind, one) for name, kind, one in ours if one["kept"] != "original"]
     return {
         "networks": len(networks),
         "int8 at most 0.95 of the better quantiser's time, at an error no larger": [
@@ -59,7 +61,7 @@ def marks(rows: Sequence[Row]) -> dict[str, Any]:
             row["model"] for row in networks if min(_ratios(row, OURS), default=1.0) <= HALF
         ],
         "slower than float32 on its runtime (95 % bound above 1)": [
-            f"{name}: {kind}" for name, kind, one in ours if one.get("own", one)["bound"] > 1
+            f"{name}: {kind}" for name, kind, one in changed if one.get("own", one)["bound"] > 1
         ],
         "slower than float32 on ONNX Runtime (95 % bound above 1)": [
             f"{name}: {kind}" for name, kind, one in ours if one["bound"] > 1
