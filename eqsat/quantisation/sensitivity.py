@@ -78,7 +78,7 @@ def array_error(given: Any, expected: Any) -> float:
     finite = np.isfinite(exact)
     if not np.array_equal(finite, np.isfinite(wide)):
         return math.inf
-    difference = float(np.linalg.norm((wide - exact)[finite]))
+    difference = float(np.linalg.norm(wide[finite] - exact[finite]))
     norm = float(np.linalg.norm(exact[finite]))
     return difference / norm if norm else (math.inf if difference else 0.0)
 

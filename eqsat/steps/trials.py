@@ -102,7 +102,7 @@ class Trials:
         known, self._compared = self._compared, None
         try:
             compared = known or compare_finalists(
-                {c.name: c.graph for c in candidates},
+                _promising_first(candidates),
                 source,
                 points=settings.points,
                 seed=settings.options.seed,
@@ -181,10 +181,8 @@ class Trials:
             return None
         self._compared = None
         try:
-            original, *others = candidates
-            promising = (original, *sorted(others, key=lambda c: c.cost.price))
             measured = measure_finalists(
-                {c.name: c.graph for c in promising},
+                _promising_first(candidates),
                 source,
                 points=settings.points,
                 worst=settings.options.over_sizes == "worst",
@@ -206,3 +204,9 @@ class Trials:
             return None
         self._tell(measured)
         return measured
+
+
+def _promising_first(candidates: Sequence[Candidate]) -> dict[str, Graph]:
+    """The graphs of finalists by name, the original first and then the cheapest: time may not last for all."""
+    original, *others = candidates
+    return {c.name: c.graph for c in (original, *sorted(others, key=lambda c: c.cost.price))}

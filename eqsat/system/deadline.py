@@ -51,6 +51,7 @@ class Deadline:
         self._length = float(seconds if steps is None else steps)
         self._end = self._reading() + self._length
         self._before: list[Deadline] = []
+        self._is_paused = False
 
     @property
     def counts_steps(self) -> bool:
@@ -99,11 +100,15 @@ class Deadline:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A block whose time or steps do not count."""
-        begun = self._reading()
+        """A block whose time or steps do not count; one inside another is a part of that one."""
+        if self._is_paused:
+            yield
+            return
+        self._is_paused, begun = True, self._reading()
         try:
             yield
         finally:
+            self._is_paused = False
             self._end += self._reading() - begun
 
     def spend(self, steps: int = 1) -> None:
@@ -164,7 +169,7 @@ class Deadline:
     def _until(self, end: float) -> Deadline:
         other = Deadline.__new__(Deadline)
         other._seconds, other._now, other._steps, other._length = self._seconds, self._now, self._steps, self._length
-        other._end, other._before, other._request = end, [], self._request
+        other._end, other._before, other._request, other._is_paused = end, [], self._request, False
         return other
 
     def _last(self, reading: float) -> float:

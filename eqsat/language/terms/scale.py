@@ -58,29 +58,27 @@ class Scale:
         >>> Scale(DType.UINT8, (0.5,), (8,), least=0, most=255).quantised(np.array(1.5, np.float32))
         array(11, dtype=uint8)
         """
-        numbers = np.empty(x.shape, self.dtype.numpy)
-        steps, zeros = self._spread(x.ndim)
         x = np.asarray(x)  # a number of NumPy's own is no place to write to
-        for part, step, zero in _parts(steps, zeros, x, numbers):
-            nearest = part[0].astype(np.float32)
+        numbers = np.empty(x.shape, self.dtype.numpy)
+        for part, target, step, zero in _parts(x, numbers, *self._spread(x.ndim)):
+            nearest = part.astype(np.float32)
             with np.errstate(over="ignore"):
                 np.divide(nearest, step.astype(np.float32), out=nearest)
             np.rint(nearest, out=nearest)
             # Beyond these numbers float32 holds no sum with a zero point.
             whole = nearest if self._is_short else nearest.astype(np.float64)
             np.add(whole, zero.astype(whole.dtype), out=whole)
-            part[1][...] = np.clip(whole, self.least, self.most, out=whole).astype(self.dtype.numpy)
+            target[...] = np.clip(whole, self.least, self.most, out=whole).astype(self.dtype.numpy)
         return numbers
 
     def restored(self, q: Array) -> Array:
         """The float32 tensor that numbers stand for."""
-        tensor = np.empty(q.shape, np.float32)
-        steps, zeros = self._spread(q.ndim)
         q = np.asarray(q)
-        for part, step, zero in _parts(steps, zeros, q, tensor):
-            kind = np.dtype(np.float32 if self._is_short else np.int64)
-            wide = np.subtract(part[0].astype(kind), zero.astype(kind))
-            np.multiply(wide.astype(np.float32, copy=False), step.astype(np.float32), out=part[1])
+        tensor = np.empty(q.shape, np.float32)
+        kind = np.dtype(np.float32 if self._is_short else np.int64)
+        for part, target, step, zero in _parts(q, tensor, *self._spread(q.ndim)):
+            wide = np.subtract(part.astype(kind), zero.astype(kind))
+            np.multiply(wide.astype(np.float32, copy=False), step.astype(np.float32), out=target)
         return tensor
 
     def rounded(self, x: Array) -> Array:
@@ -119,18 +117,16 @@ class Scale:
         return steps.reshape(shape), zeros.reshape(shape)
 
 
-def _parts(
-    steps: Array, zeros: Array, source: Array, target: Array
-) -> Iterator[tuple[tuple[Array, Array], Array, Array]]:
+def _parts(source: Array, target: Array, steps: Array, zeros: Array) -> Iterator[tuple[Array, Array, Array, Array]]:
     """Views of two tensors of one shape, with the steps and zeros of their elements: small enough to stay in caches."""
     if source.size <= _PART or source.ndim == 0:
-        yield (source, target), steps, zeros
+        yield source, target, steps, zeros
         return
     rows = max(_PART * source.shape[0] // source.size, 1)
     for start in range(0, source.shape[0], rows):
         part = slice(start, start + rows)
-        own = [one[part] if one.ndim and one.shape[0] > 1 else one for one in (steps, zeros)]
-        yield (source[part], target[part]), own[0], own[1]
+        step, zero = (one[part] if one.ndim and one.shape[0] > 1 else one for one in (steps, zeros))
+        yield source[part], target[part], step, zero
 
 
 @dataclass(frozen=True, slots=True)

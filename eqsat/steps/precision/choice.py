@@ -228,9 +228,9 @@ class IntegerChoice:
                 chosen[end] = held
         if not chosen:
             text = f"no choice on {self._numbers} is within the error that is allowed: float32 is kept"
-            least = min(search.refused, default=0.0)
-            if least > (self.chooser.settings.budget or 0.0):
-                text += f"; the nearest moved an output by {least:.2g}, which a higher limit of error would allow"
+            if search.refused:
+                nearest = min(search.refused)
+                text += f"; the nearest moved an output by {nearest:.2g}, which a higher limit of error would allow"
             self.chooser.log.warnings.append(text)
             return self.exact
         first = next(iter(chosen.values()))

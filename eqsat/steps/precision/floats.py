@@ -16,7 +16,7 @@ from eqsat.extract.tensors.resources import limited
 from eqsat.language.ops import OPS
 from eqsat.language.terms import OPAQUE, DType, TensorType
 from eqsat.language.terms.plan import Kernel
-from eqsat.quantisation.sensitivity import foreseen, output_error
+from eqsat.quantisation.sensitivity import foreseen
 from eqsat.report.finalists import Candidate
 from eqsat.report.precision import DataParts, RoundingReport
 from eqsat.report.timing.compiling import gpu_program
@@ -24,7 +24,7 @@ from eqsat.runtime.backend import BACKENDS, Program
 from eqsat.runtime.examples import SizePoint
 from eqsat.steps.choosing import Chooser, Chosen
 from eqsat.steps.precision.emulated import EmulatedProgram
-from eqsat.steps.precision.outputs import agreement_of, errors_of
+from eqsat.steps.precision.outputs import ComparedOutputs, errors_of
 from eqsat.steps.precision.search import compiled, other_bounds
 from eqsat.system.deadline import TimeUp
 
@@ -51,7 +51,7 @@ class _Judged:
     predicted: float
     factor: float
     worst: float
-    agreement: float
+    keeps_largest: bool
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class FloatChoice:
 
     def _fits(self, one: _Judged, most: float) -> bool:
         """True if errors are within what is allowed; without a limit, if rows keep their largest elements too."""
-        return one.predicted <= most and (self.chooser.settings.budget is not None or one.agreement == 1.0)
+        return one.predicted <= most and (self.chooser.settings.budget is not None or one.keeps_largest)
 
     def _chosen_within(self, limit: float) -> Chosen:
         """The choice within another limit of error."""
@@ -140,22 +140,20 @@ class FloatChoice:
     def _judged(self, candidate: Candidate, expected: _Expected) -> _Judged:
         """A finalist run on data; its prediction is raised where they show more."""
         predicted = candidate.cost.total.error
-        unmeasured = _Judged(candidate, None, predicted, 1.0, math.nan, 1.0)
+        unmeasured = _Judged(candidate, None, predicted, 1.0, math.nan, keeps_largest=True)
         try:
             program = self._program(candidate) if expected else None
             if program is None:
                 return unmeasured
-            compared = [(program.run(batch), reference) for batch, reference in expected]
-            errors = [output_error(outputs, reference) for outputs, reference in compared]
-            agrees = min(agreement_of(outputs, reference) for outputs, reference in compared)
+            compared = ComparedOutputs.of(program, expected)
         except (EqsatError, TimeUp):
             return unmeasured
-        worst = max(errors)
+        worst = max(compared.errors)
         if math.isfinite(worst):
-            worst = max(worst, foreseen(errors))
+            worst = max(worst, foreseen(compared.errors))
         margin = 1.0 if self.chooser.settings.data is None else _MARGIN
         factor = 1.0 if worst <= predicted else margin * worst / max(predicted, 1e-30)
-        return _Judged(candidate, program, predicted * factor, factor, worst, agrees)
+        return _Judged(candidate, program, predicted * factor, factor, worst, compared.keeps_largest)
 
     def _program(self, candidate: Candidate) -> Program | None:
         """A finalist made ready to run on its device, or else on what computes the same here; None for neither."""

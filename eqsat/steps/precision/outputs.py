@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -34,30 +35,30 @@ def errors_of(program: Program, held: Sequence[tuple[Batch, Mapping[str, Any]]])
     }
 
 
-def agreement_of(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> float:
-    """The share of rows, over all outputs, whose largest element stays where it is.
+@dataclass(frozen=True)
+class ComparedOutputs:
+    """Outputs of a program against those of the original: the error on each batch, whether all rows keep their largest
+    elements, and the worst error of an output that has no rows."""
 
-    >>> rows, other = np.array([[1.0, 2.0], [4.0, 3.0]]), np.array([[1.0, 2.0], [3.0, 4.0]])
-    >>> agreement_of({"y": rows}, {"y": other})
-    0.5
-    >>> agreement_of({"y": np.array([0.0, 1e-9])}, {"y": np.array([0.0, 0.0])})
-    1.0
-    >>> agreement_of({"y": np.array([2.0, 1.0, -np.inf])}, {"y": np.array([1.0, 2.0, -np.inf])})
-    0.0
-    """
-    rows = [agrees for name, expected in reference.items() for agrees in _largest_agree(outputs[name], expected)]
-    return float(np.mean(rows)) if rows else 1.0
+    errors: Sequence[float]
+    keeps_largest: bool
+    unranked: float
 
-
-def unranked_error(outputs: Mapping[str, Any], reference: Mapping[str, Any]) -> float:
-    """The error of the worst output that has no rows; 0 where every one has.
-
-    >>> one = {"y": np.array([[2.0]]), "classes": np.array([[2.0, 3.0]])}
-    >>> unranked_error(one, {"y": np.array([[4.0]]), "classes": np.array([[9.0, 9.0]])})
-    0.5
-    """
-    names = [name for name, expected in reference.items() if not _has_rows(np.asarray(expected))]
-    return max((array_error(outputs[name], reference[name]) for name in names), default=0.0)
+    @classmethod
+    def of(cls, program: Program, data: Sequence[tuple[Batch, Mapping[str, Any]]]) -> ComparedOutputs:
+        """Run a program on batches, one after the other, and compare with the outputs that are expected."""
+        errors: list[float] = []
+        keeps, unranked = True, 0.0
+        for batch, expected in data:
+            outputs = program.run(batch)
+            by_output = {name: array_error(outputs[name], reference) for name, reference in expected.items()}
+            errors.append(max(by_output.values(), default=0.0))
+            for name, reference in expected.items():
+                if _has_rows(np.asarray(reference)):
+                    keeps = keeps and all(_largest_agree(outputs[name], reference))
+                else:
+                    unranked = max(unranked, by_output[name])
+        return cls(errors, keeps, unranked)
 
 
 def _has_rows(reference: np.ndarray[Any, Any]) -> bool:

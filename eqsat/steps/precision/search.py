@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from eqsat.costs.kernels.precision import DEFAULT_ERROR
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.judging import price_of
 from eqsat.extract.tensors.quantised import IntegerOptions, favoured, is_on_integers
@@ -16,14 +15,14 @@ from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms import Graph
-from eqsat.quantisation.sensitivity import foreseen, output_error
+from eqsat.quantisation.sensitivity import foreseen
 from eqsat.report.finalists import Candidate
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
 from eqsat.steps.choosing import Chooser
 from eqsat.steps.precision.chosen import name_of
-from eqsat.steps.precision.outputs import agreement_of, unranked_error
+from eqsat.steps.precision.outputs import ComparedOutputs
 from eqsat.steps.precision.roundings import MeasuredRoundings
 from eqsat.system.deadline import Deadline
 
@@ -84,7 +83,7 @@ class HeldChoice:
 class ErrorSearch:
     """Choices among kernels on integers, run on the data for calibration and for tightening.
 
-    `refused` are the errors of those that were not as predicted, or moved more than is allowed.
+    `refused` are the errors of those that moved outputs by more than is allowed.
     """
 
     chooser: Chooser
@@ -114,11 +113,10 @@ class ErrorSearch:
                 break
             known = [tried.solution]
             with settings.deadline.paused():
-                outputs = [tried.program.run(batch) for batch, _ in self._expected]
-            errors = [output_error(made, ref) for made, (_, ref) in zip(outputs, self._expected, strict=True)]
-            lower = self._to_lower(outputs) if budget is None else 1.0
-            worst = max(*errors, foreseen(errors))
-            if worst > tried.predicted or lower < 1.0:
+                compared = ComparedOutputs.of(tried.program, self._expected)
+            lower = self._to_lower(compared) if budget is None else 1.0
+            worst = max(*compared.errors, foreseen(compared.errors))
+            if worst > most or lower < 1.0:
                 self.refused.append(worst)
             if worst > tried.predicted:
                 if held is not None:
@@ -128,22 +126,20 @@ class ErrorSearch:
             if lower < 1.0:
                 most = tried.predicted * lower
                 continue
-            held = HeldChoice(tried, factor, max(errors), number)
+            held = HeldChoice(tried, factor, max(compared.errors), number)
             if budget is None or worst > _SLACK * tried.predicted:
                 break
             # More kernels fit where roundings amount to less than was predicted.
             factor *= max(worst / (_SLACK * tried.predicted), _LESS)
         return held
 
-    def _to_lower(self, outputs: Sequence[Mapping[str, Any]]) -> float:
+    def _to_lower(self, compared: ComparedOutputs) -> float:
         """The share that a prediction has to come down to where no limit is stated; 1 where outputs are as they should.
 
         Rows keep their largest elements; outputs that have none are within the error that is accepted of floats.
         """
-        compared = [(made, ref) for made, (_, ref) in zip(outputs, self._expected, strict=True)]
-        worst = max(unranked_error(made, ref) for made, ref in compared)
-        rows = 1.0 if all(agreement_of(made, ref) == 1.0 for made, ref in compared) else _LESS
-        return min(rows, _SLACK * DEFAULT_ERROR / worst if worst > DEFAULT_ERROR else 1.0)
+        rows, drift = 1.0 if compared.keeps_largest else _LESS, self.chooser.settings.drift
+        return min(rows, _SLACK * drift / compared.unranked if compared.unranked > drift else 1.0)
 
     @cached_property
     def _original(self) -> Program:

@@ -14,6 +14,7 @@ import eqsat
 from eqsat.costs.kernels.precision import DEFAULT_ERROR
 from eqsat.extract.tensors.integers import IntegerKernel
 from eqsat.quantisation.sensitivity import output_error
+from eqsat.report.finalists import measure_finalists
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.saturation import saturates
 from eqsat.steps.precision.kernels import kernels_of
@@ -178,6 +179,22 @@ def test_a_kernel_that_reads_what_folding_took_away_is_not_offered():
     names = {1: "x", 2: "a constant", 3: graph.outputs["y"]}
     there, folded, unnamed = (IntegerKernel((0,), reads, 3, None) for reads in ((1,), (1, 2), (4,)))
     assert kernels_of(graph, names, [there, folded, unnamed]) == [there]
+
+
+def test_the_finalists_that_promise_most_are_made_ready_first(monkeypatch):
+    """A choice on integers comes last of all, and is the one that is lost where time is short."""
+    orders = []
+
+    def measured(graphs, *given, **more):
+        orders.append(list(graphs))
+        return measure_finalists(graphs, *given, **more)
+
+    monkeypatch.setattr("eqsat.steps.trials.measure_finalists", measured)
+    found = eqsat.optimize(network(), precision="int8", calibration=batches(6), limits={"error": BUDGET}, cache=False)
+    prices = {one.name: one.predicted for one in found.report.finalists}
+    first, *others = orders[0]
+    assert first == "original" and others[0].startswith("int8")
+    assert others == sorted(others, key=prices.__getitem__)
 
 
 def product() -> eqsat.Graph:

@@ -35,6 +35,18 @@ def test_time_that_passes_in_a_pause_does_not_count(hand):
     assert deadline.left == 8.0
 
 
+def test_a_pause_in_a_pause_is_a_part_of_it(hand):
+    deadline = Deadline(10.0, now=hand)
+    with deadline.paused():
+        hand.time += 3
+        with deadline.paused():
+            hand.time += 30
+        hand.time += 3
+    assert deadline.left == 10.0
+    hand.time += 1
+    assert deadline.left == 9.0
+
+
 def test_a_part_ends_before_the_whole_and_both_read_one_clock(hand):
     whole = Deadline(10.0, now=hand)
     hand.time += 2
