@@ -25,7 +25,6 @@ from eqsat.steps.certifying import Ruling
 from eqsat.steps.growing import Grown
 from eqsat.steps.reporting import explained
 
-
 #: A device whose costs follow from its figures: whether a change pays here depends on what was measured before.
 STATED = "nvidia-h200"
 
