@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 SECONDS, FIRST_SECONDS = 40.0, 8.0
 #: Rounds of the first, and the seconds of a model below which it is run in several sessions, of so many rounds each:
 #: two sessions of one model differ by more than their rounds tell, by 1 to 7 % where it takes a millisecond.
-ROUNDS, SHORT, SESSIONS = 60, 5e-3, 24
+ROUNDS, SHORT, SESSIONS = 60, 5e-3, 60
 #: The largest error that eqsat is given as a budget, where a quantiser loses more, and the one where none is faster.
 MOST, WITHOUT_PEER = 0.5, 0.05
 
