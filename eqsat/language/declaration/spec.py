@@ -118,6 +118,7 @@ class OpSpec:
     generated: bool = False
     stepwise: bool = False
     along_axes: bool = False
+    adds_axis: bool = False
     asks_finite: bool = False
     clamps: bool = False
     fails_on_integers: bool = False
@@ -255,6 +256,8 @@ class Facts(TypedDict, total=False):
     stepwise: bool
     #: It moves elements along axes that it names, which a kernel does in any order of the axes.
     along_axes: bool
+    #: Its attribute `axis` counts those of the result, which has one more than the first operand.
+    adds_axis: bool
     #: It asks of each element whether it is finite, or a number.
     asks_finite: bool
     #: It holds elements between bounds, as the range of quantised results does by itself.

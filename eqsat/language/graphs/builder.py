@@ -88,7 +88,7 @@ class Builder:
         name = self._unused(op)
         types = [None if t is None else t.type for t in tensors]
         try:
-            full = _normal(declared.complete(attrs), types)
+            full = _normal(declared, declared.complete(attrs), types)
             results = declared.result_types(types, full)
         except GraphError as error:
             shapes = ", ".join("nothing" if t is None else str(t) for t in types) or "nothing"
@@ -342,12 +342,12 @@ class Tensor:
         return f"Tensor({self.name!r}, {self.type})"
 
 
-def _normal(attrs: Attrs, types: list[TensorType | None]) -> Attrs:
+def _normal(declared: OpSpec, attrs: Attrs, types: list[TensorType | None]) -> Attrs:
     """The attributes with axes counted from the left, where the rank of the first operand says how."""
     first = types[0] if types else None
     if first is None or first.shape is None:
         return attrs
-    rank = first.rank
+    rank = first.rank + declared.adds_axis
     changed: dict[str, Any] = {}
     if isinstance(attrs.get("axis"), int) and -rank <= attrs["axis"] < 0:
         changed["axis"] = attrs["axis"] + rank

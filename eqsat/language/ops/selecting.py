@@ -54,6 +54,7 @@ def _no_flops(operands: Operands, results: Sequence[TensorType], attrs: Attrs) -
     dtypes={0: "int64"},
     onnx="OneHot",
     shapes="The shape of the indices with the depth put in at `axis`.",
+    adds_axis=True,
 )
 def one_hot(xp: Any, indices: Any, values: Any, *, depth: int, axis: int = -1) -> Any:
     """The second value at each index along a new axis, and the first elsewhere (ONNX OneHot).

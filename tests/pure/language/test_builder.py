@@ -110,6 +110,8 @@ def test_friendly_forms_agree_with_numpy() -> None:
         "reshape": (F.reshape(x, (3, -1)), X.reshape(3, -1)),
         "pool": (F.avg_pool(x, 2, strides=2), X.reshape(2, 3, 2, 2).mean(-1)),
         "unpacked": (sum(x), X.sum(0)),
+        "one-hot": (F.one_hot(g.constant([2, 0]), np.float32([0, 1]), depth=3), np.eye(3)[[2, 0]]),
+        "one-hot columns": (F.one_hot(g.constant([2, 0]), np.float32([0, 1]), depth=3, axis=0), np.eye(3)[[2, 0]].T),
     }
     for name, (tensor, _) in made.items():
         g.output(name, tensor)
