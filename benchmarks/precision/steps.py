@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 #: Seconds of the interleaved run, and of the one that tells which quantiser is faster.
 SECONDS, FIRST_SECONDS = 40.0, 8.0
-#: Rounds of the first, and the seconds of a model below which it is run in several sessions, of so many rounds each:
-#: two sessions of one model differ by more than their rounds tell, by 1 to 7 % where it takes a millisecond.
+#: Rounds of the first, and the seconds of a model below which it is run in several sessions, of so many rounds each,
+#: whose medians count: two sessions of one model differ by more than their rounds tell, by 1 to 7 % at a millisecond.
 ROUNDS, SHORT, SESSIONS = 60, 5e-3, 60
 #: The largest error that eqsat is given as a budget, where a quantiser loses more, and the one where none is faster.
 MOST, WITHOUT_PEER = 0.5, 0.05
@@ -123,8 +123,8 @@ def _timed(programs: Mapping[str, Program], batch: Any, folder: Path) -> Timings
     timings = timed(programs, ROUNDS)
     if timings.median("float32") >= SHORT:
         return timings
-    parts = [timed({kind: ready(kind, folder) for kind in programs}, ROUNDS).samples for _ in range(SESSIONS)]
-    return Timings({kind: tuple(s for part in parts for s in part[kind]) for kind in programs}, timings.clock)
+    parts = [timed({kind: ready(kind, folder) for kind in programs}, ROUNDS) for _ in range(SESSIONS)]
+    return Timings({kind: tuple(part.median(kind) for part in parts) for kind in programs}, timings.clock)
 
 
 def _budget(subject: Subject, folder: Path) -> Row:

@@ -135,11 +135,11 @@ class Judge:
         if truth is None or name not in truth:
             return _Fault(text, False)
         exact = np.asarray(truth[name]).astype(np.float64)
-        # Where the original makes no number of such inputs even in float64, it has no answer to be far from.
-        known = ~np.isnan(exact)
-        if two.shape != exact.shape or not known.any():
-            return None if two.shape == exact.shape else _Fault(text, True)
-        before, after = (relative_difference(exact[known], other[known]) for other in (one, two))
+        # Where the original makes no number of such inputs, and float64 none either, there is no answer to be far from.
+        known = ~(np.isnan(exact) & np.isnan(one))
+        if one.shape == two.shape:
+            exact, one, two = exact[known], one[known], two[known]
+        before, after = relative_difference(exact, one), relative_difference(exact, two)
         return _Fault(text, True) if after > max(limit, LOSS * before) else None
 
     def _exact_fault(self, index: int, name: str, one: Any, two: Any) -> _Fault | None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
+
 from eqsat.certify import Certificate
 from eqsat.certify.outputs import DRIFT, Judge, samples
 from eqsat.costs.model.cost import Cost, GraphCost
@@ -20,17 +22,18 @@ from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms import OPAQUE, Graph, Plan
 from eqsat.report.precision import RoundingReport
 from eqsat.report.timing.compiling import Compiling, drawn
+from eqsat.report.timing.sets import sets_in_time
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program
 from eqsat.runtime.examples import DRAWS, SizePoint
 from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP, Timings, clock_for, combined, interleaved
-from eqsat.system.deadline import check, current
+from eqsat.system.deadline import TimeUp, check, current
 
 #: Rounds and seconds a comparison may take.
 ROUNDS, SECONDS = 60, 12.0
 #: The seconds of a model below which its finalists are timed in several sets of sessions, of so many rounds each: two
 #: sessions of one model differ for good, by up to 7 % where it takes a millisecond, whatever the number of rounds.
-SHORT, SETS, SET_ROUNDS = 5e-3, 8, 15
+SHORT, SET_ROUNDS = 5e-3, 15
 #: The backends that run in sessions, and the share of the time left that sets of them may take.
 _IN_SESSIONS, _SHARE = ("onnxruntime", "openvino"), 0.5
 #: The time to have for one more finalist, over the longest that one took to be made ready: they are to be timed too.
@@ -64,7 +67,10 @@ class Candidate:
 class Measured:
     """Timings of the finalists, "original" among them, over the points together; `refused` says which may not stand for
     it, and why, `losses` how far the others are from it on inputs of unusual size; `differing` are those refused for
-    their outputs. `apart` are timings at each point by itself, where a finalist has to be faster at all of them."""
+    their outputs. `apart` are timings at each point by itself, where a finalist has to be faster at all of them.
+
+    Samples are rounds, or of short models that seem faster the medians of sets of sessions.
+    """
 
     timings: Timings
     refused: Mapping[str, str]
@@ -75,7 +81,7 @@ class Measured:
 
     @property
     def rounds(self) -> int:
-        """The number of rounds that were run."""
+        """The number of rounds, or of sets of sessions, that were run."""
         return self.timings.rounds
 
     def median(self, name: str) -> float:
@@ -152,8 +158,13 @@ def measure_finalists(
     timings = timed({name: ready.programs[name] for name in parts}, ROUNDS)
     timings.check_rounds()
     if backend in _IN_SESSIONS and _may_be_chance(combined(timings, parts)):
-        anew = _sets(lambda: {name: compiled.program(name, graphs[name]) for name in parts}, timed, seconds)
-        timings = Timings({k: sum((one.samples[k] for one in anew), s) for k, s in timings.samples.items()}, clock)
+
+        def made(number: int) -> dict[str, Program]:
+            order = np.random.default_rng([seed, number]).permutation(len(parts))
+            return {name: compiled.program(name, graphs[name]) for name in (list(parts)[place] for place in order)}
+
+        anew = _in_sets(lambda number: timed(made(number), SET_ROUNDS), seconds)
+        timings = timings if anew is None else anew
     return Measured(
         combined(timings, parts), refused, ready.losses, ready.differing, ready.points, timings if worst else None
     )
@@ -176,20 +187,20 @@ def _may_be_chance(timings: Timings) -> bool:
     return is_faster and timings.median("original") < SHORT
 
 
-def _sets(
-    made: Callable[[], Mapping[str, Program]], timed: Callable[[Mapping[str, Program], int], Timings], seconds: float
-) -> list[Timings]:
-    """The times of sets of sessions that are made anew, as many as there is time for."""
+def _in_sets(timed: Callable[[int], Timings], seconds: float) -> Timings | None:
+    """The medians of sets of sessions that are made anew; None where there was time for too few to bound anything."""
     found: list[Timings] = []
-    longest, end = 0.0, time.monotonic() + min(seconds, _SHARE * current().seconds)
-    while len(found) < SETS and time.monotonic() + longest < end:
-        begun = time.monotonic()
-        one = timed(made(), SET_ROUNDS)
-        if one.rounds < LEAST_ROUNDS:
-            break  # interrupted
-        found.append(one)
-        longest = max(longest, time.monotonic() - begun)
-    return found
+    for number in sets_in_time(min(seconds, _SHARE * current().seconds)):
+        try:
+            found.append(timed(number))
+        except TimeUp:
+            break
+        if found[-1].rounds < LEAST_ROUNDS:
+            found.pop()  # interrupted
+            break
+    if len(found) < LEAST_ROUNDS:
+        return None
+    return Timings({name: tuple(one.median(name) for one in found) for name in found[0].samples}, found[0].clock)
 
 
 def _untimed(calls: Mapping[str, Sequence[Callable[[], object]]]) -> set[str]:

@@ -116,7 +116,7 @@ def _(m: Maker) -> Pair:
     return relu((x * 2.0) / 2.0), relu(x)
 
 
-@case(_GROUP, "squared distance to a product of vectors", "SPORES, VLDB 2020: alternating least squares")
+@case(_GROUP, "residual of an outer product times a vector, summed", "SPORES, VLDB 2020: alternating least squares")
 def _(m: Maker) -> Pair:
     x, u, v = m.x(512, 512), m.x(512, 1), m.x(512, 1)
     vt = v.transpose(1, 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,6 +14,7 @@ from eqsat.errors import BackendError, EqsatError
 from eqsat.language.terms import Graph
 from eqsat.report.parts import SessionLevel
 from eqsat.report.timing.compiling import Compiling, drawn
+from eqsat.report.timing.sets import sets_in_time
 from eqsat.runtime.backend import Program
 from eqsat.runtime.examples import DRAWS, SizePoint
 from eqsat.runtime.measure import LEAST_ROUNDS, Timings, clock_for, combined, interleaved, ratio_bound
@@ -25,9 +25,9 @@ from eqsat.system.deadline import TimeUp, current
 LEAST_SECONDS = 1e-3
 #: Rounds that show which level may be faster, and the share of the time at "all" below which one may be.
 _ROUNDS, _PROMISING = 9, 0.99
-#: Sets of new sessions that confirm a level, those after which one that is no faster is given up, and the share of the
-#: time at "all" that it has to save to be worth a setting.
-_SETS, _FEW, _WORTH = 8, 3, 0.98
+#: Sets of new sessions after which a level that is no faster is given up, and the share of the time at "all" above
+#: which it is not worth a setting.
+_FEW, _WORTH = 3, 0.98
 #: The most seconds of all trials.
 SECONDS = 20.0
 
@@ -139,17 +139,11 @@ class LevelTrial:
     def _confirmed(self, row: SessionLevel, points: Sequence[SizePoint]) -> SessionLevel:
         """A level timed in sessions that are made anew, since memory that a session gets moves its times for good."""
         times: dict[str, list[float]] = {}
-        longest, end = 0.0, time.monotonic() + self.seconds
-        for number in range(_SETS):
-            begun = time.monotonic()
-            if begun + longest > end:
-                break
+        for number in sets_in_time(self.seconds):
             try:
-                current().expect(longest)
                 one = self._set(row.name, points, number)
             except TimeUp:
                 break
-            longest = max(longest, time.monotonic() - begun)
             for name, seconds in one.items():
                 times.setdefault(name, []).append(seconds)
             ratios = np.divide(times[row.name], times[DEFAULT_LEVEL])

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import eqsat
+from eqsat.costs.model.asked import Application
+from eqsat.rewrites.rules.parser import parse_rules
 
 
 def test_a_softmax_that_overflows_as_it_is_written_is_still_one() -> None:
@@ -21,7 +23,7 @@ def test_an_answer_that_the_original_has_is_not_lost() -> None:
     g = eqsat.Graph("large")
     x = g.input("x", (64, 128))
     g.output("y", eqsat.sigmoid(x) * 2.0)
-    (rule,) = eqsat_rules(
+    (rule,) = parse_rules(
         "overflowing: sigmoid(x) => exp(x) / (exp(x) + fill(shape=(), value=1.0, dtype=dtype(x))) if floating(x)"
     )
     result = eqsat.optimize(g, device="nvidia-h200", measure=False, cache=False, rules=[rule], cost=liking_divisions)
@@ -30,11 +32,5 @@ def test_an_answer_that_the_original_has_is_not_lost() -> None:
     np.testing.assert_allclose(result.compile("numpy")(x=np.full((64, 128), 1e4, np.float32))["y"], 2.0)
 
 
-def eqsat_rules(text: str) -> tuple[object, ...]:
-    from eqsat.rewrites.rules.parser import parse_rules
-
-    return parse_rules(text)
-
-
-def liking_divisions(applied: object) -> float:
-    return 100.0 if getattr(applied, "op", "") == "sigmoid" else 1.0
+def liking_divisions(applied: Application) -> float:
+    return 100.0 if applied.op == "sigmoid" else 1.0

@@ -1,0 +1,22 @@
+"""Sets of sessions made anew, since two sessions of one model differ for good, whatever the number of their rounds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from eqsat.system.deadline import current
+
+#: Sets of new sessions, whose medians are the samples that a bound is computed from.
+SETS = 8
+
+
+def sets_in_time(seconds: float) -> Iterator[int]:
+    """The numbers of the sets to make, as long as there is time for one more that takes as long as the longest."""
+    longest, end = 0.0, time.monotonic() + seconds
+    for number in range(SETS):
+        begun = time.monotonic()
+        if begun + longest > end or current().over or current().seconds < longest:
+            return
+        yield number
+        longest = max(longest, time.monotonic() - begun)
