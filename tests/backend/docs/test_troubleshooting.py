@@ -97,7 +97,7 @@ def test_reasons_for_keeping_the_original_are_on_the_page():
         if isinstance(node.value.elts[0], ast.Name) and node.value.elts[0].id == "original"
     ]
     texts = [c.value for one in returned for c in ast.walk(one) if isinstance(c, ast.Constant)]
-    assert len(texts) == 4
+    assert len(texts) == 5
     assert [text for text in texts if f"`{text}`" not in PAGE] == []
 
 
