@@ -82,8 +82,12 @@ def layered(
     (0, 1, 2)
     """
     igraph = _igraph()
-    graph = igraph.Graph(count, list(edges), directed=True)
-    against = set() if graph.is_dag() else set(graph.feedback_arc_set(None, "eades"))
+    graph = igraph.Graph(count, [(a, b) for a, b in edges if a != b], directed=True)
+    if not graph.is_dag():
+        # What is left without them has an order; turned round they might close a cycle among themselves.
+        graph.delete_edges(graph.feedback_arc_set(None, "eades"))
+    place = {vertex: number for number, vertex in enumerate(graph.topological_sorting())}
+    against = {number for number, (a, b) in enumerate(edges) if place[a] > place[b]}
     along = [(b, a) if number in against else (a, b) for number, (a, b) in enumerate(edges)]
     layer = _layers(igraph.Graph(count, [(a, b) for a, b in along if a != b], directed=True), top, bottom)
     trunks = _Trunks(layer)

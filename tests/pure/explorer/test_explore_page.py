@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import random
 import re
 import sys
 from collections import Counter, defaultdict
@@ -151,6 +152,14 @@ def test_layers_of_a_graph_with_cycles_and_loops_exist_and_bends_follow_each_edg
     for (a, b), bends in zip(edges, layers.bends, strict=True):
         route = [layers.layer[a], *(layer for layer, _ in bends), layers.layer[b]]
         assert all(abs(one - other) == 1 for one, other in pairwise(route)) or a == b
+
+
+def test_cycles_and_loops_of_any_kind_have_layers():
+    for seed in range(60):
+        rng = random.Random(seed)
+        edges = [(a, b) for a in range(9) for b in range(9) if rng.random() < 0.3]
+        layers = layered(9, edges)
+        assert all(layers.layer[a] != layers.layer[b] for a, b in edges if a != b)
 
 
 def test_every_edge_runs_from_port_to_port_through_the_blocks_between_its_ends(large):
