@@ -146,6 +146,8 @@ class _GraphDraft:
             return False
         if any(t.shape is None or t.elements({}) > _LARGEST for t in results):
             return False
+        if any(t.dtype is DType.INT64 for t in types[1:]) and 0 in types[0].static:
+            return False  # no index fits an axis without elements
         operands = [self._new(t, types, plan, rng) if k is None else k for k, t in zip(known, types, strict=True)]
         values = self.builder.apply(declared.name, *operands, **attrs)
         self.pool += values if isinstance(values, tuple) else (values,)

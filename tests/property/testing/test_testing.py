@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, find, given, settings
 from hypothesis import strategies as st
+from hypothesis.errors import NoSuchExample
 
 from eqsat.errors import GraphError, UsageError
 from eqsat.language.arithmetic.floats import FloatNamespace, Floats
@@ -102,6 +103,14 @@ def test_graphs_compute_what_their_types_say(data):
     found = run(graph, data.draw(feeds(graph)), Floats())
     for name, array in found.items():
         assert array.shape == graph.type(graph.outputs[name]).static
+
+
+def test_nothing_is_read_by_an_index_from_an_axis_without_elements():
+    def reads_nothing(graph):
+        return any(n.op == "gather" and 0 in graph.type(n.inputs[0]).static for n in graph.nodes)
+
+    with pytest.raises(NoSuchExample):
+        smallest(graphs(["topk", "gather"]), reads_nothing)
 
 
 @given(graphs(["add", "split"], min_nodes=2, max_nodes=3, dtypes=("float16",)))
