@@ -135,10 +135,11 @@ class Judge:
         if truth is None or name not in truth:
             return _Fault(text, False)
         exact = np.asarray(truth[name]).astype(np.float64)
-        # Where the original makes no number of such inputs, and float64 none either, there is no answer to be far from.
-        known = ~(np.isnan(exact) & np.isnan(one))
         if one.shape == two.shape:
-            exact, one, two = exact[known], one[known], two[known]
+            # Where the original makes no finite number of such inputs, and float64 none either, there is no answer to
+            # be far from: a number is as good, and so is anything where there was NaN.
+            unknown = ~np.isfinite(exact) & ~np.isfinite(one) & (np.isnan(one) | np.isfinite(two))
+            exact, one, two = exact[~unknown], one[~unknown], two[~unknown]
         before, after = relative_difference(exact, one), relative_difference(exact, two)
         return _Fault(text, True) if after > max(limit, LOSS * before) else None
 

@@ -18,6 +18,15 @@ def test_a_softmax_that_overflows_as_it_is_written_is_still_one() -> None:
     assert [node.op for node in result.graph.nodes] == ["softmax"]
 
 
+def test_a_number_is_as_good_as_an_infinity_that_float64_makes_too() -> None:
+    """log(1 + exp(x)) overflows for large x, where softplus is x."""
+    g = eqsat.Graph("spelled")
+    x = g.input("x", (64, 128))
+    g.output("y", eqsat.log(eqsat.exp(x) + 1.0))
+    result = eqsat.optimize(g, device="nvidia-h200", measure=False, cache=False)
+    assert [node.op for node in result.graph.nodes] == ["softplus"]
+
+
 def test_an_answer_that_the_original_has_is_not_lost() -> None:
     """A rule that is wrong for large numbers alone: the original has numbers there, and the result none."""
     g = eqsat.Graph("large")
