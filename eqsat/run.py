@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.egraph.engine import load
+from eqsat.extract import Solution
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.read.model import Given, ModelArgument, model_digest, read
 from eqsat.language.sizes.asked import check_sizes
 from eqsat.language.sizes.buckets import check_names
@@ -162,7 +164,11 @@ class Run:
 
     def saturate(self, rules: tuple[Rule, ...]) -> Grown:
         """The e-graph of the model, grown by rules."""
-        return grow(self.given, rules, self.settings, self.log)
+        return grow(self.given, rules, self.settings, self.log, self.quick_choice)
+
+    def quick_choice(self, grown: Grown) -> tuple[TensorProblem, Solution]:
+        """A choice that is found fast, to grow an e-graph around."""
+        return self._chooser(grown).quick()
 
     def chooser(self, grown: Grown) -> Chooser:
         """The chooser among the e-nodes of an e-graph, at the costs of this run."""
@@ -170,7 +176,10 @@ class Run:
         if may_overflow(self.settings):
             with self.log.phase("calibrate"), self.settings.deadline.paused():
                 ranges = FloatRanges.of(self.settings, grown.encoding.graph, grown.snapshot)
-        return Chooser(self.settings, self.log, self.given, grown.snapshot, self.adjust, ranges)
+        return self._chooser(grown, ranges)
+
+    def _chooser(self, grown: Grown, ranges: FloatRanges | None = None) -> Chooser:
+        return Chooser(self.settings, self.log, self.given, grown, self.adjust, ranges)
 
     def finish(self, grown: Grown, measure: bool, again: bool = False) -> Finished:
         """The result from an e-graph, however far it was grown: chosen, measured if asked for, and certified.

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eqsat.egraph.constructors import constructor_name, is_variadic, presence_name
 from eqsat.egraph.engine import Engine
 from eqsat.egraph.facts.ranges import check_size, evaluated, leaves_range
 from eqsat.egraph.nodes import EClass, ENode, Firing, RuleUnion
@@ -14,7 +15,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import Attrs, Constant
 from eqsat.language.terms import Node as GraphNode
-from eqsat.language.terms.masks import rows_attend
+from eqsat.language.terms.matrices import diagonal_of, rows_attend
 from eqsat.language.terms.types import DType, OpaqueType, TensorType, ValueType
 
 #: Leaves and helpers that are no operators: a graph input, a constant, an operand left out, an opaque node, one output
@@ -34,13 +35,13 @@ class EGraph:
 
     Every e-node is added through `add`, so types are known at once; `rebuild` brings in the equalities that egglog
     found. Two tensors of different type in one class are an UnsoundRuleError that names the rule. With `finite_math`
-    every tensor counts as finite, without it (False) only constants that are; where it is None inputs do, but for those
-    that are `doubted`, and results of operators without poles on finite operands.
+    every tensor counts as finite, without it (False) only constants that are; where it is None inputs and results of
+    opaque nodes do, but for values that are `doubted`, and results of operators without poles on finite operands.
     """
 
     def __init__(self, *, finite_math: bool | None = None, doubted: Collection[str] = ()) -> None:
         self.engine = Engine()
-        self.finite_math, self.doubted = finite_math, doubted
+        self.finite_math, self.doubted = finite_math, frozenset(doubted)
         self.nodes: list[ENode] = []
         self.constants: list[Constant] = []
         self.opaque: list[GraphNode] = []
@@ -98,10 +99,10 @@ class EGraph:
             else:
                 self.arities[op].add(len(children))
                 self.engine.constructor(name, len(children))
-            if _is_variadic(op):
+            if is_variadic(op):
                 self.engine.presence(presence_name(op))
         self.engine.insert(number, name, key[1], children, packed=packed)
-        if _is_variadic(op):
+        if is_variadic(op):
             self.engine.mark(presence_name(op), number)
         return number
 
@@ -175,6 +176,12 @@ class EGraph:
         """The e-node with this operator, attributes and operand classes, if there is one."""
         return self._memo.get((op, attr_id, tuple(self.find(k) for k in operands)))
 
+    def representative(self, number: int) -> int:
+        """The e-node that stands for an e-node and for all that are congruent to it."""
+        node = self.nodes[number]
+        known = self.lookup(node.op, self.attr_id(node.op, node.attrs), node.operands)
+        return number if known is None else known
+
     def distinct(self) -> list[tuple[str, int, tuple[int, ...], int]]:
         """Each distinct e-node once: operator, attributes, operand classes, number; in the order they were made."""
         return sorted(((*key, number) for key, number in self._memo.items()), key=lambda enode: enode[3])
@@ -231,14 +238,16 @@ class EGraph:
             or (node.op == PROJECTION and below[0].constant)
         )
         types = [c.type if isinstance(c.type, TensorType) else None for c in below]
-        whole = node.op in (INPUT, ABSENT, PROJECTION) or not (
+        whole = node.op in (INPUT, ABSENT, OPAQUE, PROJECTION) or not (
             declared is None or declared.is_partial(types, node.attrs)
         )
         type = node.types[0] if len(node.types) == 1 else _TUPLE
         if node.op == CONST:
             finite = not hidden and self.constants[node.attrs["index"]].is_finite
         else:
-            finite = whole and all(c.finite for c in below) and self._may_count_as_finite(node, type, constant)
+            # What an opaque node makes of its operands is not known: it is given, as an input is.
+            given = node.op == OPAQUE or all(c.finite for c in below)
+            finite = whole and given and self._may_count_as_finite(node, type, constant)
             # Whatever truth values are made of, they are neither infinite nor NaN.
             finite |= isinstance(type, TensorType) and type.dtype is DType.BOOL
         return EClass(
@@ -252,9 +261,16 @@ class EGraph:
 
     def _may_count_as_finite(self, node: ENode, type: ValueType, constant: bool) -> bool:
         """Return whether the result of finite operands is assumed finite, even if inputs and results may overflow."""
-        if constant or not isinstance(type, TensorType) or not type.dtype.is_float:
+        if constant or (not type.dtype.is_float if isinstance(type, TensorType) else node.op != OPAQUE):
             return True
-        return self.finite_math is not False and not (node.op == INPUT and node.attrs["name"] in self.doubted)
+        return self.finite_math is not False and self.doubted.isdisjoint(self._given_names(node))
+
+    def _given_names(self, node: ENode) -> Sequence[str]:
+        """The names of values that come from outside of what rules know: an input, or what an opaque node makes."""
+        if node.op == OPAQUE:
+            names: Sequence[str] = self.opaque[node.attrs["index"]].outputs
+            return names
+        return (node.attrs["name"],) if node.op == INPUT else ()
 
     def _join(self, a: int, b: int) -> None:
         if a == b:
@@ -363,31 +379,19 @@ class TensorView:
     @property
     def attends(self) -> bool:
         """True for a constant mask in which no row hides all keys."""
-        facts = self.egraph.eclass(self.leader)
-        nodes = (self.egraph.nodes[n] for n in facts.members) if facts.constant else ()
-        mask = next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
+        mask = self._stored
         return mask.attends if mask is not None else self.value is not None and rows_attend(self.value)
 
+    @property
+    def diagonal(self) -> float | None:
+        """The number on the diagonal of a constant matrix with zeros beside it, else None."""
+        return diagonal_of(self.value) if (matrix := self._stored) is None else matrix.diagonal
 
-def constructor_name(op: str, arity: int) -> str:
-    """The name in egglog of an operator of this many operands.
-
-    Pointwise operators of one arity are one constructor there, and so are reductions, told apart by the number that
-    stands for their attributes: the work egglog does grows with the number of tables and of queries.
-    """
-    declared = OPS.get(op)
-    if declared is not None and declared.pointwise:
-        return f"op_pointwise_{arity}"
-    return f"op_reduce_{arity}" if op.startswith("reduce_") else f"op_{op}_{arity}"
-
-
-def presence_name(op: str) -> str:
-    """The relation that holds the classes with an e-node of a variadic operator."""
-    return f"has_{op}"
-
-
-def _is_variadic(op: str) -> bool:
-    return op in OPS and OPS[op].max_operands is None
+    @property
+    def _stored(self) -> Constant | None:
+        """The constant that the model states for the class, if it does."""
+        nodes = (self.egraph.nodes[n] for n in self.egraph.eclass(self.leader).members) if self.constant else ()
+        return next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
 
 
 def _tensor(type: ValueType, reader: str) -> TensorType:

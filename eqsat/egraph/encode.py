@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from eqsat.egraph.egraph import INPUT, OPAQUE, PROJECTION, EGraph
-from eqsat.egraph.facts.assumptions import doubted_inputs, rounding_constants
+from eqsat.egraph.facts.assumptions import doubted_values, rounding_constants
 from eqsat.egraph.facts.signs import signing_zeros
 from eqsat.egraph.matching.build import split_slices
 from eqsat.language.ops import spec
@@ -37,10 +37,10 @@ def encode(
 ) -> Encoding:
     """Write a graph into a new e-graph; common subexpressions and equal constants become one class at once.
 
-    A split becomes the slices it makes, a node with several outputs one class that its outputs project from. Inputs
+    A split becomes the slices it makes, a node with several outputs one class that its outputs project from. Values
     that are `doubted` do not count as finite; where outputs are `heard`, their readers may tell a zero's sign.
     """
-    result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_inputs(graph) | set(doubted)), graph)
+    result = Encoding(EGraph(finite_math=finite_math, doubted=doubted_values(graph) | set(doubted)), graph)
     for name in graph.inputs:
         _name(result, name, result.egraph.add(INPUT, Attrs(name=name), (), types=(graph.type(name),)))
     hidden = rounding_constants(graph) | (frozenset() if finite_math else signing_zeros(graph, heard=heard))
@@ -65,8 +65,8 @@ def _encode_node(result: Encoding, node: Node, operands: Sequence[int]) -> None:
         return
     if node.op == OPAQUE_NODE:
         types: list[ValueType] = [graph.type(o) for o in node.outputs]
-        number = egraph.add(OPAQUE, Attrs(index=len(egraph.opaque)), operands, types=types)
         egraph.opaque.append(node)
+        number = egraph.add(OPAQUE, Attrs(index=len(egraph.opaque) - 1), operands, types=types)
     else:
         given = [None if v is None else graph.type(v) for v in node.inputs]
         inferred = spec(node.op).result_types([t if isinstance(t, TensorType) else None for t in given], node.attrs)

@@ -5,48 +5,31 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import replace
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.fire import fire
 from eqsat.egraph.matching.match import Binder, Match
 from eqsat.egraph.matching.query import Query, Rewrite, compile_query
 from eqsat.egraph.matching.siblings import groups
+from eqsat.egraph.matching.work import QueryWork, Relation
 from eqsat.egraph.saturation import Limits, Saturation, SaturationStep
 from eqsat.errors import UsageError
 from eqsat.language.terms.pattern import Siblings
 from eqsat.system.collector import without_collector
-from eqsat.system.deadline import NEVER, Deadline
+from eqsat.system.deadline import NEVER, Deadline, TimeUp
 
 #: Why a match is refused whose right side would lie beyond the radius.
 FAR = "too many firings from the original"
-#: The order of the phases within one round.
-PHASES = ("simplify", "expand", "fuse", "merge")
-
-
-@dataclass
-class _Relation:
-    """One egglog query and the left sides that it serves, by the operators they want."""
-
-    name: str
-    width: int
-    served: dict[tuple[str, ...], list[tuple[Query, Binder]]] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class _QueryWork:
-    """The work of a query in a step: rows to bind, then matches to apply; `done` counts those finished."""
-
-    query: Query
-    binder: Binder
-    rows: list[tuple[int, ...]]
-    revisit: bool
-    stage: Literal["new", "bind", "apply"] = "new"
-    matches: list[Match] = field(default_factory=list)
-    done: int = 0
+#: The order of the phases within one round, and the one whose rules rearrange: it runs near e-nodes in focus alone,
+#: for sums and products have too many arrangements to grow them all.
+PHASES, REARRANGE = ("simplify", "expand", "fuse", "merge"), "associate"
+#: The phase of steps whose matches were found elsewhere.
+BROUGHT = "theories"
+#: The most matches beyond the radius that are kept, to be applied where it is extended.
+_KEPT = 20_000
 
 
 class _Stopped(Exception):  # noqa: N818 - a limit met is no error
@@ -71,21 +54,25 @@ class Saturator:
     ) -> None:
         self.deadline = deadline
         self.egraph, self.limits = egraph, limits
-        self.rules = {p: [r for r in rules if r.phase == p] for p in PHASES}
+        self.rules = {p: [r for r in rules if r.phase == p] for p in (*PHASES, REARRANGE)}
         self.progress, self.should_stop = progress, should_stop
         self.report = Saturation()
         self._compiled: set[str] = set()
         self._declared: dict[str, int] = {}
-        self._relations: dict[str, dict[tuple[str, ...], _Relation]] = {p: {} for p in PHASES}
+        self._relations: dict[str, dict[tuple[str, ...], Relation]] = {p: {} for p in self.rules}
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
         self._spreads: dict[str, set[tuple[int, ...]]] = {}
-        self._left: deque[_QueryWork] = deque()
+        self._focus: frozenset[int] = frozenset()
+        self._outside: dict[str, QueryWork] = {}
+        self._far: dict[str, QueryWork] = {}
+        self._kept = 0
+        self._left: deque[QueryWork] = deque()
         self._left_phase = ""
         self._owner = threading.get_ident()
         self._start, self._spent = time.perf_counter(), 0.0
         self._now = SaturationStep("", (0, 0))
-        for phase in PHASES:
+        for phase in self.rules:
             egraph.engine.ruleset(phase)
 
     def run(self) -> Saturation:
@@ -123,6 +110,57 @@ class Saturator:
                 self.report.stopped_by = str(stop)
             self.egraph.rebuild()
         return self._now
+
+    def focus(self, enodes: Collection[int]) -> None:
+        """Count firings from these e-nodes too, as from the original, and let rules rearrange what is in their classes.
+
+        The next run grows from there: by what was matched there to be rearranged, and by what comes of it.
+        """
+        self.check_thread()
+        self._focus = frozenset(enodes)
+        for number in self._focus:
+            self.egraph.steps[number] = 0
+        self._left += self._outside.values()
+        self._outside = {}
+
+    def extend(self, radius: int) -> None:
+        """Let the next run apply what was refused for being too far from where firings count, within another radius."""
+        self.check_thread()
+        self.limits = replace(self.limits, radius=radius)
+        for key in [key for key in self.report.refused if key[1] == FAR]:
+            del self.report.refused[key]
+        self._left += self._far.values()
+        self._far, self._kept = {}, 0
+
+    def bring(self, matches: Iterable[Match]) -> SaturationStep:
+        """Apply matches that were found outside of the schedule, one after the other, within the limits, as a step.
+
+        What they make is taken to be one step from the radius: it is better already, and little has to come of it.
+        """
+        with self._working():
+            self.egraph.rebuild()
+            now = self._now = SaturationStep(BROUGHT, self.egraph.size())
+            refused = self.report.refused.copy()
+            try:
+                for match in matches:
+                    self._check()
+                    now.matched[match.rule.name] += 1
+                    steps = max(match.steps(self.egraph) + 1, self.limits.radius - 1)
+                    if fire(self.egraph, match, self.report, steps=steps):
+                        now.changed = True
+                        now.fired[match.rule.name] += 1
+                        now.firings.append((match.rule.name, match.enodes))
+                self.report.stopped_by = "paused"
+            except _Stopped as stop:
+                self.report.stopped_by = now.stopped = str(stop)
+            except TimeUp:  # while matches were looked for
+                self.report.stopped_by = now.stopped = self._late
+            self.egraph.rebuild()
+            now.refused = self.report.refused - refused
+            now.after, now.seconds = self.egraph.size(), time.perf_counter() - self._start
+            if now.matched or now.stopped:
+                self.report.steps.append(now)
+        return now
 
     def check_thread(self) -> None:
         """UsageError in another thread than the one that made the e-graph; egglog's state cannot move to another."""
@@ -164,7 +202,7 @@ class Saturator:
         for step in range(self.limits.rounds):  # simplification shrinks, so it runs to its end first
             if not (yield from self._attempt("simplify", revisit=step == 0)):
                 break
-        for phase in PHASES[1:]:
+        for phase in (*([REARRANGE] if self._focus else []), *PHASES[1:]):
             yield from self._attempt(phase)
 
     def _attempt(self, phase: str, *, revisit: bool = True) -> Generator[SaturationStep, None, bool]:
@@ -228,7 +266,7 @@ class Saturator:
                 rows_of.setdefault(wanted, []).append(row)
             for wanted, served in relation.served.items():
                 rows = rows_of.get(wanted, [])
-                self._left.extend(_QueryWork(query, binder, rows, revisit) for query, binder in served)
+                self._left.extend(QueryWork(query, binder, rows, revisit) for query, binder in served)
 
     def _finish_left(self) -> None:
         """Apply the matches that are left; a limit that is met leaves the rest for the next step."""
@@ -250,12 +288,12 @@ class Saturator:
             self._compiled.add(rule.name)
             key = tuple(query.facts)
             if key not in known:
-                known[key] = _Relation(f"{phase}_{len(known)}", query.width)
+                known[key] = Relation(f"{phase}_{len(known)}", query.width)
                 self.egraph.engine.query(known[key].name, phase, query.facts, query.width, len(query.operators))
             served = known[key].served.setdefault(tuple(query.operators), [])
             served.append((query, Binder(self.egraph, query)))
 
-    def _finish(self, work: _QueryWork) -> None:
+    def _finish(self, work: QueryWork) -> None:
         """Bind the rows of a query and apply the matches, from where it was left."""
         if work.stage == "new":
             if work.query.sites:
@@ -269,15 +307,21 @@ class Saturator:
             match = work.matches[work.done]
             work.done += 1
             self._now.matched[work.query.rule.name] += 1
-            self._now.changed |= self._apply(match)
+            self._now.changed |= self._apply(match, work)
 
-    def _bind(self, work: _QueryWork) -> None:
+    def _bind(self, work: QueryWork) -> None:
         """The matches of rows that were not seen before; siblings in groups."""
         query = work.query
+        near = {self.egraph.find(n) for n in self._focus} if query.rule.phase == REARRANGE else set()
         while work.done < len(work.rows):
             self._check()
             row = work.rows[work.done]
             work.done += 1
+            if query.rule.phase == REARRANGE and near.isdisjoint(self.egraph.find(row[k]) for k in query.roots):
+                if not query.sites:  # others are looked at again in every step
+                    outside = QueryWork(query, work.binder, [], revisit=False, stage="bind")
+                    self._outside.setdefault(query.name, outside).rows.append(row)
+                continue
             if not query.sites and self._is_seen(query, row):
                 continue
             bound = work.binder.bind(row)
@@ -306,13 +350,17 @@ class Saturator:
         self._seen.add(entry)
         return known
 
-    def _apply(self, match: Match) -> bool:
+    def _apply(self, match: Match, work: QueryWork) -> bool:
         rule, egraph = match.rule, self.egraph
         if rule.phase != "simplify" and all(egraph.eclass(r).constant for r in match.roots):
             return False  # however it is written, it costs nothing when the program runs
-        generation, steps = 0, match.steps + (rule.phase != "simplify")
+        generation, steps = 0, match.steps(egraph) + (rule.phase != "simplify")
         if steps > self.limits.radius:
             self.report.refused[rule.name, FAR] += 1
+            if self._kept < _KEPT:
+                self._kept += 1
+                far = QueryWork(work.query, work.binder, [], revisit=False, stage="apply")
+                self._far.setdefault(work.query.name, far).matches.append(match)
             return False
         if rule.phase == "merge":
             generation = 1 + max(egraph.eclass(r).generation for r in match.roots)
@@ -324,12 +372,17 @@ class Saturator:
             self._now.firings.append((rule.name, match.enodes))
         return fired
 
+    @property
+    def _late(self) -> str:
+        """The limit that is met where there is no time left."""
+        return "step_limit" if self.deadline.counts_steps else "time_limit"
+
     def _check(self) -> None:
         if self.egraph.size()[0] >= self.limits.nodes:
             raise _Stopped("node_limit")
         self.deadline.spend()
         if self.deadline.over or time.perf_counter() - self._start > self.limits.seconds:
-            raise _Stopped("step_limit" if self.deadline.counts_steps else "time_limit")
+            raise _Stopped(self._late)
         if self.should_stop is not None and self.should_stop():
             raise _Stopped("interrupted")
 

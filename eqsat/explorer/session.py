@@ -24,8 +24,8 @@ from eqsat.report.result import Result
 from eqsat.run import Finished, Run
 from eqsat.steps.choosing import Chosen, baselines_beside
 from eqsat.steps.failures import is_for_the_caller
-from eqsat.steps.growing import Grown, begin
-from eqsat.system.deadline import TimeUp
+from eqsat.steps.growing import Grown, GrowthRounds, begin
+from eqsat.system.deadline import NEVER, TimeUp
 from eqsat.system.interrupts import interruptible
 
 #: Ends of growth after which no step finds anything new.
@@ -33,7 +33,7 @@ _COMPLETE = ("saturated", "radius_limit")
 
 
 class _Stop:
-    """A request to stop, by the user's function or by Ctrl-C while something grows.
+    """A request to stop, by the user's function or by Ctrl-C while something grows; it stands until `forget`.
 
     It refers to no session: a session that refers to itself would wait for the collector, which may run in another
     thread, where egglog's state must not be dropped.
@@ -42,9 +42,17 @@ class _Stop:
     def __init__(self, asked: Callable[[], bool] | None) -> None:
         self.asked = asked
         self.interrupted: Callable[[], bool] | None = None
+        self._stands = False
 
     def __call__(self) -> bool:
-        return (self.interrupted is not None and self.interrupted()) or (self.asked is not None and self.asked())
+        if not self._stands:
+            by_key = self.interrupted is not None and self.interrupted()
+            self._stands = by_key or (self.asked is not None and self.asked())
+        return self._stands
+
+    def forget(self) -> None:
+        """Let work go on that was stopped."""
+        self._stands = False
 
 
 class Session:
@@ -59,8 +67,11 @@ class Session:
         self.run = replace(run, settings=settings)
         with self.run.log.phase("saturate"):
             self.encoding, self.saturator = begin(run.given, run.rules, settings, run.log)
-        if settings.deadline.counts_steps:
-            self.saturator.deadline = settings.deadline.part()
+        # The time between two steps counts for nothing: the saturator has its own limit of seconds.
+        deadline = settings.deadline if settings.deadline.counts_steps else NEVER
+        self.saturator.deadline = deadline.part()
+        quantises = settings.choices.policy.quantises
+        self._rounds = GrowthRounds(self.encoding, self.saturator, run.rules, deadline, run.quick_choice, quantises)
         self.changes: list[Repriced] = []
         self._steps: Iterator[SaturationStep] | None = None
         self._snapshot: Snapshot | None = None
@@ -78,11 +89,11 @@ class Session:
     @property
     def limits(self) -> Limits:
         """The limits of growth."""
-        return self.saturator.limits
+        return self._rounds.limits
 
     @limits.setter
     def limits(self, limits: Limits) -> None:
-        self.saturator.limits = limits
+        self._rounds.limits = limits
 
     def step(self, phase: str | None = None) -> Growth:
         """The next step in order, or one of a phase out of turn."""
@@ -108,7 +119,7 @@ class Session:
         if self._steps is None:
             if self.saturator.report.steps and self.saturator.report.stopped_by in _COMPLETE:
                 return None
-            self._steps = self.saturator.steps()
+            self._steps = self._rounds.steps()
         step = next(self._steps, None)
         if step is None:
             self._steps = None
@@ -118,6 +129,9 @@ class Session:
         self.saturator.check_thread()
         first = len(self.saturator.report.steps)
         before = self.encoding.egraph.size()
+        # A method of the session here would make it refer to itself.
+        self._rounds.choose_from = self._choosing().quick_choice
+        self._begin(self.run)
         with self.run.log.phase("saturate"), interruptible() as asked:
             self._stop.interrupted = asked
             try:
@@ -137,6 +151,11 @@ class Session:
         egraph = self.encoding.egraph
         return next(iter(egraph.eclass(enode).values), f"e-class {egraph.find(enode)}")
 
+    def _begin(self, run: Run) -> None:
+        """Begin what a user asks for: with all the time of a call, and nobody having asked to stop."""
+        self._stop.forget()
+        run.settings.deadline.begin()
+
     def _forget(self) -> None:
         self._snapshot = self._extraction = self.choice = self.finished = None
 
@@ -153,7 +172,7 @@ class Session:
     @property
     def grown(self) -> Grown:
         """The e-graph as it is, with how it grew."""
-        return Grown(self.encoding, self.saturator.report, self.snapshot)
+        return self._rounds.grown(self.snapshot)
 
     @property
     def costs(self) -> CostModel:
@@ -191,7 +210,7 @@ class Session:
         """The choice of an extractor, beside those of the baselines."""
         run, extraction = self._choosing(), self.extraction
         chooser = run.chooser(self.grown)
-        run.settings.deadline.begin()
+        self._begin(run)
         with run.log.phase("extract"):
             solutions = chooser.solutions(extraction, extractor)
             solution = solutions[extractor]
@@ -210,7 +229,7 @@ class Session:
         run = replace(run, settings=replace(run.settings, options=replace(run.settings.options, measure=measure)))
         as_it_was = replace(run, settings=self.run.settings)
         run.log.warnings += [f"costs were changed: {change.text}" for change in self.changes]
-        run.settings.deadline.begin()
+        self._begin(run)
         try:
             finished = run.finish(self.grown, measure)
         except TimeUp as late:

@@ -167,7 +167,7 @@ def explain(encoding: Encoding, original: Candidate, finalist: Candidate, change
     changes += _elsewhere(original, finalist, changes)
     return Explanation(
         changes=tuple(changes),
-        grounds=grounds(_rules(egraph, {name for region in changed for name in region.derivation.rules})),
+        grounds=grounds(fired_rules(egraph, {name for region in changed for name in region.derivation.rules})),
         pairs=sum(len(r.derivation.chains) for r in changed),
         gaps=sum(r.derivation.gaps for r in changed),
     )
@@ -229,7 +229,7 @@ def _change(region: Region, notation: Notation, before: Mapping[str, float], aft
     )
 
 
-def _rules(egraph: EGraph, names: Collection[str]) -> Iterable[Rule]:
+def fired_rules(egraph: EGraph, names: Collection[str]) -> Iterable[Rule]:
     """The rules of these names, in the order in which they first fired."""
     fired = ((a.rule, a.firing) for a in egraph.applications if a.rule in names)
     return {name: firing.rule for name, firing in fired if firing is not None}.values()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.costs.model.model import CostModel
-from eqsat.egraph.snapshot import Snapshot
 from eqsat.errors import ExtractionError
 from eqsat.extract import Solution, solve
 from eqsat.extract.solvers.restricted import Restricted
@@ -25,18 +24,24 @@ from eqsat.report.report import Progress
 from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.steps import fused
 from eqsat.steps.candidates import Finalists
+from eqsat.steps.growing import Grown
 from eqsat.steps.log import Log
 from eqsat.steps.precision.overflow import PRECISION, FloatRanges
 from eqsat.steps.settings import Settings
 
 #: The share of what is left of a call that choosing may take, and that of a choice which another one follows.
 _EXTRACT, _BEGIN = 0.5, 0.1
+#: The share of what is left then for the choice without operators of ONNX Runtime's own.
+_PORTABLE = 0.25
 #: Seconds that the backtracking search may take for the report, and its share of what is left.
 _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.05
 #: The share of the time for extraction that choosing among row-major values alone may take.
 _FIRST_SHARE = 0.6
 #: The share of what is left that weighing sizes against each other may take.
 _BALANCE_SHARE = 0.25
+
+#: The share of what is left, and the seconds, that a choice on the way may take; it is greedy among more e-nodes.
+_QUICK_SHARE, _QUICK_SECONDS, _QUICK_NODES = 0.05, 2.0, 1_500
 
 #: How often the weights of sizes are changed, and how strongly a size that is worse than another draws them.
 _ROUNDS, _STEP = 4, 4.0
@@ -57,7 +62,7 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Chooser:
-    """Chooses among the e-nodes of a snapshot of the e-graph of a model.
+    """Chooses among the e-nodes of the e-graph of a model, as far as it was grown.
 
     `ranges` are those of values on the calibration data, where some may be held in float16.
     """
@@ -65,12 +70,27 @@ class Chooser:
     settings: Settings
     log: Log
     given: Given
-    snapshot: Snapshot
+    grown: Grown
     adjust: Adjust | None = None
     ranges: FloatRanges | None = None
 
+    def quick(self) -> tuple[TensorProblem, Solution]:
+        """The problem in the precision of the model, and a solution found fast: where more forms are worth growing."""
+        extraction = replace(self, settings=self.settings.exact)._free_problem()
+        problem, stop = extraction.problem, self.settings.options.should_stop
+        if len(extraction.snapshot.nodes) > _QUICK_NODES:
+            return extraction, solve(problem, extractor="greedy", should_stop=stop)
+        deadline = self.settings.deadline.part(_QUICK_SHARE, _QUICK_SECONDS)
+        known = self.grown.carried(extraction)
+        return extraction, solve(problem, time_limit=deadline, should_stop=stop, known=known)
+
     def problem(self, counted: Sequence[str] = ()) -> TensorProblem:
         """The problem of choosing among e-nodes within the limits; `counted` are terms that are only added up."""
+        extraction = limited(self._free_problem(), self.settings.costs, self.settings.bounds, counted)
+        return extraction if self.adjust is None else self.adjust(extraction)
+
+    def _free_problem(self) -> TensorProblem:
+        """The problem of choosing among e-nodes without limits, at the costs of the model."""
         settings, costs, original = self.settings, self.settings.costs, self.given.graph
         opset = settings.options.opset or opset_of(original)
         # A plan for a GPU is run as it is, and written to ONNX in what operators its opset has.
@@ -78,12 +98,17 @@ class Chooser:
         if not costs.device.gpu:
             available = available_on(opset, contrib=settings.contrib, windowed=windowed_dims(original))
         extraction = tensor_problem(
-            self.snapshot, costs, available, settings.choices, settings.boundary, contrib=settings.contrib
+            self.grown.snapshot,
+            costs,
+            available,
+            settings.choices,
+            settings.boundary,
+            contrib=settings.contrib,
+            kept=self.grown.kernels,
         )
         if self.ranges is not None and self.ranges.beyond:
             extraction = without_precision(extraction, self.ranges.beyond.keys(), PRECISION)
-        extraction = limited(extraction, costs, settings.bounds, counted)
-        return extraction if self.adjust is None else self.adjust(extraction)
+        return extraction
 
     def weighed_problem(self) -> TensorProblem:
         """The problem under the weights of sizes that are asked for."""
@@ -103,6 +128,8 @@ class Chooser:
         solutions = self.solutions(extraction, extractor)
         names = dict.fromkeys((extractor, *(n for n in solutions if n == "greedy")))
         candidates = self.finalists(extraction, {name: solutions[name] for name in names})
+        if not extraction.problem.is_limited and self.adjust is None:
+            candidates += self._earlier(solutions[extractor].cost)
         if self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
             candidates += self._portable()
         return Chosen(extraction, solutions[extractor], baselines_beside(extractor, solutions), candidates)
@@ -118,11 +145,21 @@ class Chooser:
         """The original, then the graph of each solution once."""
         return Finalists(self.settings, self.given, extraction, adjusted=self.adjust is not None).of(solutions)
 
+    def _earlier(self, cost: float) -> list[Candidate]:
+        """The best choice that was made while the e-graph grew, where that at the end costs more.
+
+        A search that ends before it has proved its choice the best may find a dearer one among more e-nodes.
+        """
+        extraction, solution = min(self.grown.known, key=lambda known: known[1].cost, default=(None, None))
+        if extraction is None or solution is None or solution.cost >= cost:
+            return []
+        return self.finalists(extraction, {"earlier": solution})[1:]
+
     def _portable(self) -> list[Candidate]:
         """The choice without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
         plain = replace(self, settings=replace(self.settings, contrib=False))
         without = plain.problem()
-        solution = plain.solved(without, self.settings.options.extractor, [])
+        solution = plain.solved(without, self.settings.options.extractor, [], _PORTABLE)
         return plain.finalists(without, {"portable": solution})[1:]
 
     def solved(
@@ -178,6 +215,8 @@ class Chooser:
         # Before the choice with kernels on integers, the one without them need not be the best there is.
         begins = settings.choices.policy.quantises and extraction.problem.is_limited and not extraction.scales
         deadline = settings.deadline.part(_BEGIN if begins else share)
+        if not extraction.problem.is_limited:
+            known += self.grown.carried(extraction)
         rows = Restricted(extraction)
         if rows.is_smaller and not extraction.problem.is_limited:
             first = solve(

@@ -23,7 +23,7 @@ from eqsat.rewrites.rules.rule import Rule
 from eqsat.steps.settings import Settings
 
 #: The packages that a result depends on.
-PACKAGES = ("eqsat", "egglog", "highspy", "ml_dtypes", "numpy", "onnx", "onnxruntime", "scipy", "z3-solver")
+PACKAGES = ("eqsat", "egglog", "highspy", "ml_dtypes", "numpy", "onnx", "onnxruntime", "scipy", "sympy", "z3-solver")
 
 
 def describe_call(report: Report, given: Given, settings: Settings) -> None:

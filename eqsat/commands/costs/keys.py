@@ -21,21 +21,17 @@ def keys_of_model(
     Another `dtype` stands for float32 throughout.
     """
     from eqsat.costs.kernels.applications import keys_of
-    from eqsat.egraph.encode import encode
-    from eqsat.egraph.saturate import Saturator
-    from eqsat.egraph.saturation import Limits
-    from eqsat.egraph.snapshot import snapshot
     from eqsat.extract.tensors.candidates import candidates
     from eqsat.language.sizes.solve import sizing_of
-    from eqsat.rewrites.rules.loader import load_rules
+    from eqsat.options.options import Options
+    from eqsat.run import Run
 
     graph = read_as(model, dtype)
     sizing = sizing_of(graph)
     sizes = sizing.near(sizes) or sizing.completed(sizes)
     yield from keys_of(graph, sizes)
-    encoding = encode(graph)
-    Saturator(encoding.egraph, load_rules(), Limits()).run()
-    yield from candidates(snapshot(encoding), device, choices, sizes, fused)
+    run = Run.read(graph, Options.of("optimize", {"device": device, "sizes": dict(sizes), "measure": False}))
+    yield from candidates(run.saturate(run.rules).snapshot, device, choices, sizes, fused)
 
 
 def read_as(model: Path, dtype: str) -> Graph:

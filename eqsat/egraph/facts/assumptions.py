@@ -6,7 +6,7 @@ import ml_dtypes
 import numpy as np
 
 from eqsat.language.ops import spec
-from eqsat.language.terms import OPAQUE, Constant, Graph
+from eqsat.language.terms import OPAQUE, Constant, Graph, Node
 from eqsat.system.deadline import check
 
 #: Operators by which a model asks whether elements are numbers.
@@ -15,16 +15,22 @@ _ASKED = (b"IsNaN", b"IsInf")
 _SUMS = ("add", "sub")
 
 
-def doubted_inputs(graph: Graph) -> frozenset[str]:
-    """The inputs of which a model itself asks whether they, or what it makes of them element by element, are finite.
+def doubted_values(graph: Graph) -> frozenset[str]:
+    """The inputs, and results of opaque nodes, that may be infinite or NaN.
 
-    Elements are followed through operators that act on each of them alone or only move them. A question
-    about a product of matrices or a softmax guards that result, and is no sign that inputs hold infinities.
+    A model itself asks whether they, or what it makes of them element by element, are finite. Elements are followed
+    through operators that act on each of them alone or only move them: a question about a product of matrices or a
+    softmax guards that result, and is no sign that inputs hold infinities. Of an opaque node with a body, nothing is
+    assumed either: the body may divide.
     """
     doubted: set[str] = set()
+    unknown = set(graph.inputs)
     for node in reversed(graph.nodes):
         check()
         if node.op == OPAQUE:
+            unknown.update(node.outputs)
+            if _has_body(node):
+                doubted.update(node.outputs)
             # A body may ask of values that it captures.
             if any(name in node.attrs["proto"] for name in _ASKED):
                 doubted |= {v for v in node.inputs if v is not None}
@@ -33,7 +39,15 @@ def doubted_inputs(graph: Graph) -> frozenset[str]:
         followed = declared.pointwise or declared.movement
         if declared.asks_finite or (followed and not doubted.isdisjoint(node.outputs)):
             doubted |= {v for v in node.inputs if v is not None}
-    return frozenset(doubted.intersection(graph.inputs))
+    return frozenset(doubted & unknown)
+
+
+def _has_body(node: Node) -> bool:
+    from onnx import NodeProto
+
+    from eqsat.language.onnx.files.protos import subgraphs
+
+    return next(subgraphs(NodeProto.FromString(node.attrs["proto"])), None) is not None
 
 
 def rounding_constants(graph: Graph) -> frozenset[str]:

@@ -20,25 +20,29 @@ MOST_BINDINGS, MOST_FORMS = 16, 64
 
 @dataclass(slots=True)
 class Match:
-    """One row of a query, bound: the classes of its roots and the e-nodes they were matched in."""
+    """One row of a query, bound: the classes of its roots, the e-nodes they were matched in, and all that it `uses`."""
 
     rule: Rewrite
     roots: tuple[int, ...]
     enodes: tuple[int, ...]
     bindings: Bindings
     classes: dict[str, Any]
-    steps: int = 0
+    uses: tuple[int, ...] = ()
+
+    def steps(self, egraph: EGraph) -> int:
+        """The number of firings that led to the e-node among those it uses that is farthest from where they count."""
+        return max((egraph.steps[n] for n in self.uses), default=0)
 
 
 @dataclass(slots=True)
 class _Form:
-    """A way a pattern matches: classes and attributes it binds, attributes still to be compared, how many firings led
-    to the e-node farthest from the original graph, and the e-node matched at the top."""
+    """A way a pattern matches: classes and attributes it binds, attributes still to be compared, the e-nodes that it
+    uses, and the one matched at the top."""
 
     classes: dict[str, Any] = field(default_factory=dict)
     attrs: dict[str, Any] = field(default_factory=dict)
     checks: tuple[tuple[App, Attrs], ...] = ()
-    steps: int = 0
+    uses: tuple[int, ...] = ()
     number: int = -1
 
     def joined(self, other: _Form) -> _Form | None:
@@ -46,9 +50,8 @@ class _Form:
         for mine, theirs in ((self.classes, other.classes), (self.attrs, other.attrs)):
             if any(name in mine and mine[name] != value for name, value in theirs.items()):
                 return None
-        steps = max(self.steps, other.steps)
-        checks = self.checks + other.checks
-        return _Form(self.classes | other.classes, self.attrs | other.attrs, checks, steps, self.number)
+        uses, checks = self.uses + other.uses, self.checks + other.checks
+        return _Form(self.classes | other.classes, self.attrs | other.attrs, checks, uses, self.number)
 
 
 class Binder:
@@ -73,7 +76,7 @@ class Binder:
                 return []
             base = joined
         numbers = {o.root: self._enode(o, row) for o in query.occurrences}
-        base.steps = max((egraph.steps[n] for n in numbers.values()), default=0)
+        base.uses = tuple(numbers.values())
         forms = [(base, numbers)]
         for site in query.sites:
             forms = list(self._sited(site, row[site.column], forms))[:MOST_BINDINGS]
@@ -83,7 +86,7 @@ class Binder:
             bindings = bindings_of(egraph, form.classes, form.attrs)
             if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
                 matched = tuple(enodes[r] for r in query.roots)
-                matches.append(Match(query.rule, roots, matched, bindings, form.classes, form.steps))
+                matches.append(Match(query.rule, roots, matched, bindings, form.classes, form.uses))
         return matches
 
     def at(self, leader: int) -> Iterator[Match]:
@@ -96,7 +99,7 @@ class Binder:
                 continue
             bindings = bindings_of(egraph, form.classes, form.attrs)
             if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
-                yield Match(self.query.rule, (leader,), (form.number,), bindings, form.classes, form.steps)
+                yield Match(self.query.rule, (leader,), (form.number,), bindings, form.classes, form.uses)
 
     def _sited(
         self, site: VariadicSite, leader: int, forms: list[tuple[_Form, dict[int, int]]]
@@ -140,7 +143,7 @@ class Binder:
             start = self._attributes(app, attr_id)
             if start is None:
                 continue
-            begun = _Form({}, start.attrs, start.checks, self.egraph.steps[number], number)
+            begun = _Form({}, start.attrs, start.checks, (number,), number)
             leaders = [self.egraph.find(k) for k in operands]
             if len(app.operands) == 1 and isinstance(app.operands[0], Spread):
                 forms += self._spread(app.operands[0], leaders, begun, known)
@@ -216,8 +219,8 @@ def _with_sequences(form: _Form, elements: list[_Form], over: dict[str, str]) ->
     for element, sequence in over.items():
         table, kind = (classes, "classes") if element in elements[0].classes else (attrs, "attrs")
         table[sequence] = tuple(getattr(e, kind)[element] for e in elements)
-    steps = max(form.steps, *(e.steps for e in elements))
-    return _Form(classes, attrs, form.checks, steps, form.number)
+    uses = (*form.uses, *(n for e in elements for n in e.uses))
+    return _Form(classes, attrs, form.checks, uses, form.number)
 
 
 def bindings_of(egraph: EGraph, classes: Mapping[str, Any], attrs: Mapping[str, Any]) -> Bindings:

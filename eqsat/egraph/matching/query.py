@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from eqsat.egraph.egraph import constructor_name, presence_name
+from eqsat.egraph.constructors import constructor_name, presence_name
 from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Spread, roots_of
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.saturation import Saturation
@@ -15,8 +15,7 @@ from eqsat.explorer.view.blocks import Path
 from eqsat.explorer.view.graphs import original_view, result_view
 from eqsat.explorer.view.run import ViewedRun
 from eqsat.explorer.view.views import ClassView, FormView, GrowthView, RuleView, RunView
-from eqsat.report.changes import grounds
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.report.changes import fired_rules, grounds
 
 #: E-nodes that run nothing, and so have no cost of their own.
 _FREE = (INPUT, CONST, PROJECTION, ABSENT)
@@ -31,7 +30,7 @@ def run_view(run: ViewedRun) -> RunView:
         result=result_view(run),
         classes=tuple(class_views(run)),
         changes=run.changes,
-        rules=tuple(rule_views(run.rules, run.grown)),
+        rules=tuple(rule_views(run)),
         growth=growth_views(run.grown),
         notes=run.notes,
     )
@@ -94,10 +93,11 @@ def _first_made(grown: Saturation, count: int) -> int:
     return grown.made[0][0] if grown.made else count
 
 
-def rule_views(rules: Sequence[Rule], grown: Saturation) -> Iterator[RuleView]:
-    """The rules that fired, most firings first."""
-    known = {r.name: r for r in rules}
-    ranked = sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))
+def rule_views(run: ViewedRun) -> Iterator[RuleView]:
+    """The rules that fired, those made for one use among them, most firings first."""
+    firings = run.grown.fired
+    known = {r.name: r for r in (*fired_rules(run.encoding.egraph, firings), *run.rules)}
+    ranked = sorted(firings.items(), key=lambda item: (-item[1], item[0]))
     reasons = grounds(known[name] for name, _ in ranked)
     for name, fired in ranked:
         said = reasons[name]

@@ -271,7 +271,9 @@ class Solver:
             raise ExtractionError(f"HiGHS failed: {failure[0]}") from failure[0]
         if clock.deadline.counts_steps:
             info = self._highs.getInfo()
-            clock.deadline.spend(ITERATION * max(int(info.simplex_iteration_count), 1))
+            # HiGHS looks at the number of iterations seldom: what it takes beyond its part is no loss of what follows.
+            taken = ITERATION * max(int(info.simplex_iteration_count), 1)
+            clock.deadline.spend(min(taken, max(int(clock.deadline.left), 1)))
         return not thread.is_alive()
 
     def _on_solution(self, event: Any) -> None:

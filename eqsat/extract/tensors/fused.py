@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from eqsat.costs.kernels.fusion import MOST_FUSED, FusedOperator, fuses
@@ -44,9 +44,14 @@ class FusedChain:
 
 
 def chains(
-    snapshot: Snapshot, pricing: Pricing, implementations: Mapping[int, Sequence[Implementation]]
+    snapshot: Snapshot,
+    pricing: Pricing,
+    implementations: Mapping[int, Sequence[Implementation]],
+    kept: Collection[tuple[int, ...]] = (),
 ) -> Iterator[FusedChain]:
     """The chains of two e-nodes or more whose times are known, or estimated where the device's backend fuses.
+
+    Of many the cheapest are offered, and those of the e-nodes `kept`, by their numbers: kernels of an earlier choice.
 
     `implementations` are those of each e-node that may be in one, by its position. Each e-node but the last is read by
     the next; other readers get its result from another kernel, so no value that is needed disappears. There are none
@@ -54,6 +59,7 @@ def chains(
     """
     if pricing.model.cost is not None or not pricing.model.knows_fused:
         return
+    wanted = {numbers[:count] for numbers in kept for count in range(2, len(numbers) + 1)}
     singles = _singles(snapshot, implementations)
     tails = _by_state(singles)
     for _ in range(MOST_FUSED - 1):
@@ -66,22 +72,27 @@ def chains(
                     chain = _joined(snapshot, pricing, tail, head)
                     if chain is not None:
                         longer.setdefault((node.eclass, result), []).append(chain)
-        tails = {end: _cheapest(joined) for end, joined in longer.items()}
+        tails = {end: _cheapest(joined, snapshot, wanted) for end, joined in longer.items()}
         for cheapest in tails.values():
             yield from cheapest
 
 
-def _cheapest(chains: Sequence[FusedChain]) -> list[FusedChain]:
-    """The few chains of each kind that cost least, one for the same operands.
+def _cheapest(
+    chains: Sequence[FusedChain], snapshot: Snapshot, wanted: Collection[tuple[int, ...]]
+) -> list[FusedChain]:
+    """The few chains of each kind that cost least, one for the same operands, and those of e-nodes that are `wanted`.
 
     Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
     """
+    more: list[FusedChain] = []
     kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
     for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
         alike = kinds.setdefault(chain.kind, {})
-        if len(alike) < _MOST_CHAINS:
+        if wanted and tuple(snapshot.nodes[p].number for p in chain.positions) in wanted:
+            more.append(chain)
+        elif len(alike) < _MOST_CHAINS:
             alike.setdefault(frozenset(chain.operands), chain)
-    return [chain for alike in kinds.values() for chain in alike.values()]
+    return [*more, *(chain for alike in kinds.values() for chain in alike.values())]
 
 
 def _by_state(singles: Sequence[FusedChain]) -> dict[tuple[int, State], list[FusedChain]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,9 @@ from eqsat.language.terms import PLAIN, Attrs, Implementation, State, TensorType
 #: Amount that a byte of derived weights adds to the objective: too little to matter, but it breaks ties for fewer
 #: bytes.
 _BYTE = 1e-15
+
+#: The ways to split a tensor along an axis that are offered.
+_MOST_SPLITS = 4
 
 Priced = tuple[float, Cost]
 """The price of a cost by the objective, and the cost."""
@@ -109,35 +113,46 @@ class Pricing:
         return prices
 
     def _splits(self) -> Iterator[Split]:
-        groups: dict[tuple[int, int], dict[int, tuple[int, int]]] = {}
+        groups: dict[tuple[int, int], dict[int, dict[int, int]]] = {}
         for position, node in enumerate(self.snapshot.nodes):
             if node.op == "slice" and len(node.attrs["axes"]) == 1 and node.attrs["steps"] == (1,):
                 start, end = node.attrs["starts"][0], node.attrs["ends"][0]
                 if isinstance(start, int) and isinstance(end, int):
-                    groups.setdefault((node.operands[0], node.attrs["axes"][0]), {})[start] = (end, position)
+                    cuts = groups.setdefault((node.operands[0], node.attrs["axes"][0]), {})
+                    cuts.setdefault(start, {})[end] = position
         for (source, axis), cuts in groups.items():
             type = self.type(source)
-            chain = _chain(cuts, type.dims[axis]) if type is not None and type.shape is not None else []
-            if len(chain) < 2 or type is None or source in self.derived:
+            if type is None or type.shape is None or source in self.derived:
                 continue
-            attrs = spec("split").complete({"axis": axis, "sizes": tuple(b - a for a, b, _ in chain)})
-            results = spec("split").result_types([type], attrs)
-            price = self.model.price("split", attrs, [type], results, [False])
-            cost = self.model.node("split", attrs, [type], results, [False])
-            yield Split(source, attrs, tuple(position for _, _, position in chain), price, cost)
+            for chain in itertools.islice(_chains(cuts, type.dims[axis]), _MOST_SPLITS):
+                attrs = spec("split").complete({"axis": axis, "sizes": tuple(b - a for a, b, _ in chain)})
+                results = spec("split").result_types([type], attrs)
+                price = self.model.price("split", attrs, [type], results, [False])
+                cost = self.model.node("split", attrs, [type], results, [False])
+                yield Split(source, attrs, tuple(position for _, _, position in chain), price, cost)
 
 
-def _chain(cuts: Mapping[int, tuple[int, int]], dim: object) -> list[tuple[int, int, int]]:
-    """Pieces (start, end, position) that follow each other from 0 to the end of an axis; none where they do not."""
-    chain: list[tuple[int, int, int]] = []
-    start = 0
-    while start in cuts and start != dim:
-        end, position = cuts[start]
-        if end <= start:
-            return []
-        chain.append((start, end, position))
-        start = end
-    return chain if start == dim else []
+def _chains(cuts: Mapping[int, Mapping[int, int]], dim: object) -> Iterator[list[tuple[int, int, int]]]:
+    """The ways to follow an axis from 0 to its end by two pieces (start, end, position) or more, smaller pieces first.
+
+    `cuts` have the position of each piece, by where it starts and where it ends.
+    """
+    if not isinstance(dim, int):
+        return
+    arrives = {dim}  # the places from which the end can be reached
+    for start in sorted(cuts, reverse=True):
+        if any(start < end and end in arrives for end in cuts[start]):
+            arrives.add(start)
+    stack: list[list[tuple[int, int, int]]] = [[]]
+    while stack:
+        chain = stack.pop()
+        start = chain[-1][1] if chain else 0
+        if start == dim:
+            if len(chain) > 1:
+                yield chain
+            continue
+        ends = sorted((end for end in cuts.get(start, ()) if start < end and end in arrives), reverse=True)
+        stack += [[*chain, (start, end, cuts[start][end])] for end in ends]
 
 
 def _bytes(type: object) -> int:

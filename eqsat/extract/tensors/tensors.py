@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, TypeAlias
 
 from eqsat.costs.kernels.implementations import Choices
@@ -98,6 +99,7 @@ def tensor_problem(
     boundary: Mapping[str, State] | None = None,
     *,
     contrib: bool = False,
+    kept: Collection[tuple[int, ...]] = (),
 ) -> TensorProblem:
     """Price every e-node by the objective in each implementation; a class known before the program runs costs
     nothing, in whatever state it is held.
@@ -105,9 +107,10 @@ def tensor_problem(
     Operators that are not `available` where the result will run are chosen only where the original has them. `boundary`
     are the states of inputs and outputs by name that are not plain. Kernels of several operators are offered where the
     device's backend makes them, or their times were measured; with `contrib`, those too that ONNX Runtime has as
-    operators of its own.
+    operators of its own. Of many such kernels the cheapest are offered, and those of e-nodes with the numbers `kept`.
     """
-    return _ProblemBuilder(snapshot, model, available, choices or Choices(), boundary or {}, contrib=contrib).build()
+    held = choices or Choices(), boundary or {}
+    return _ProblemBuilder(snapshot, model, available, *held, contrib=contrib, kept=kept).build()
 
 
 class _ProblemBuilder:
@@ -120,8 +123,9 @@ class _ProblemBuilder:
         boundary: Mapping[str, State],
         *,
         contrib: bool,
+        kept: Collection[tuple[int, ...]],
     ) -> None:
-        self.contrib = contrib
+        self.contrib, self.kept = contrib, kept
         self.snapshot, self.model, self.available, self.choices = snapshot, model, available, choices
         self.boundary = boundary
         self.pricing = Pricing(snapshot, model)
@@ -142,7 +146,8 @@ class _ProblemBuilder:
         self._drop_idle_layouts()
         singles = self._single_implementations()
         self._offer_splits()
-        kinds = (chains, stated_kernels, *((attentions,) if self.contrib else ()))
+        kept = partial(chains, kept=self.kept)
+        kinds = (kept, stated_kernels, *((attentions,) if self.contrib else ()))
         for chain in itertools.chain.from_iterable(kind(self.snapshot, self.pricing, singles) for kind in kinds):
             check()
             option = KernelOption(chain.positions, chain.cost, chain.implementations, chain.links, stated=chain.stated)

@@ -10,7 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from eqsat.language.terms.masks import rows_attend
+from eqsat.language.terms.matrices import diagonal_of, rows_attend
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.system.deadline import check
 
@@ -28,7 +28,7 @@ class Constant:
     False
     """
 
-    __slots__ = ("_array", "_attends", "_digest", "_finite", "_load", "type")
+    __slots__ = ("_array", "_attends", "_diagonal", "_digest", "_finite", "_load", "type")
 
     def __init__(self, type: TensorType, load: Callable[[], Array]) -> None:
         self.type = type
@@ -37,6 +37,7 @@ class Constant:
         self._digest: bytes | None = None
         self._finite: bool | None = None
         self._attends: bool | None = None
+        self._diagonal: tuple[float | None] | tuple[()] = ()
 
     @staticmethod
     def of(array: Any, dtype: DType | None = None) -> Constant:
@@ -105,6 +106,13 @@ class Constant:
         if self._attends is None:
             self._attends = rows_attend(self.array)
         return self._attends
+
+    @property
+    def diagonal(self) -> float | None:
+        """The number on the diagonal of a square matrix with zeros beside it, else None."""
+        if not self._diagonal:
+            self._diagonal = (diagonal_of(self.array),)
+        return self._diagonal[0]
 
     def _parts(self) -> Iterator[Array]:
         """The elements in parts of some megabytes: a tensor of gigabytes has no copy, and work on it can be ended."""

@@ -104,7 +104,8 @@ class Operand(Protocol):
 
     `constant` is true where the tensor is known before the program runs, `value` holds its elements where they are also
     few (4096 at most), `finite` is true where it is known to hold neither infinities nor NaN. `attends` is true for a
-    constant, of whatever size, that as a mask of attention lets each query look at something.
+    constant, of whatever size, that as a mask of attention lets each query look at something; `diagonal` is the number
+    on the diagonal of a constant square matrix, of whatever size, that has zeros beside it.
     """
 
     @property
@@ -126,6 +127,10 @@ class Operand(Protocol):
     @property
     def attends(self) -> bool:
         """True for a constant mask in which no row hides all keys."""
+
+    @property
+    def diagonal(self) -> float | None:
+        """The number on the diagonal of a constant matrix with zeros beside it, else None."""
 
 
 @dataclass(slots=True)

@@ -148,6 +148,12 @@ def is_uniform(x: Operand) -> bool | Fail:
 
 
 @function
+def is_diagonal(x: Operand, number: float) -> bool | Fail:
+    """True for a constant square matrix with a number all along its diagonal and zeros beside it."""
+    return x.diagonal == number or Fail(f"no diagonal matrix of {number}")
+
+
+@function
 def number(x: Operand) -> float:
     """The one number all elements of a uniform constant equal; an integer stays one, as float64 has not all of them."""
     first = np.asarray(value(x)).ravel()[0]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.language.terms import Bindings, Expression, TensorType
-from eqsat.language.terms.masks import rows_attend
+from eqsat.language.terms.matrices import diagonal_of, rows_attend
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.rules.rule import Rule
 
@@ -59,6 +59,11 @@ class Drawn:
     def attends(self) -> bool:
         """True for a constant mask in which no row hides all keys."""
         return self.constant and rows_attend(self.value)
+
+    @property
+    def diagonal(self) -> float | None:
+        """The number on the diagonal of a constant matrix with zeros beside it, else None."""
+        return diagonal_of(self.value) if self.constant else None
 
 
 class Filler:

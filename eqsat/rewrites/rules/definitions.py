@@ -23,6 +23,7 @@ class _Value(Typed):
 
     name: str = ""
     attends: bool = False
+    diagonal: float | None = None
 
 
 def expanded(graph: Graph, lacking: Iterable[str]) -> Graph:

@@ -17,6 +17,7 @@ from eqsat.rewrites.rules.derive import derived_laws, stated_laws
 from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence, recalled, remember
 from eqsat.rewrites.rules.parser import parse_file, parse_rules
 from eqsat.rewrites.rules.rule import Origin, Rule
+from eqsat.rewrites.theories.evidence import theory_evidence
 
 #: Laws written by hand, and the rules that the generator found, each with its record of evidence.
 AXIOMS = Path(__file__).parents[1] / "axioms"
@@ -198,6 +199,7 @@ def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
     shipped = _shipped_records()
     records = {r.name: shipped[r.name] for r in wanted if r.name in shipped and r.origin != "given"}
     records |= {r.name: _checked(r) for r in wanted if r.origin == "given"}
+    records |= {r.name: theory_evidence(r) for r in wanted if r.origin == "identity"}
     missing = [r for r in wanted if r.name not in records]
     return records | recalled(missing) if missing else records
 

@@ -109,7 +109,8 @@ class Equaliser:
         first = len(self.encoding.egraph.nodes)
         wanted = [(leaders[c.value], leaders[c.reader.outputs[0]], found) for c, found in best.items()]
         made = self._made(wanted)
-        extraction = replace(chooser, snapshot=snapshot(self.encoding)).problem()
+        grown = replace(chooser.grown, snapshot=snapshot(self.encoding), known=())
+        extraction = replace(chooser, grown=grown).problem()
         known = {assembled.snapshot.nodes[position].number for position in assembled.choice.values()}
         known |= set(range(first, len(self.encoding.egraph.nodes)))
         made = {value: quotient for value, quotient in made.items() if _kept(extraction, {value}, known) is not None}

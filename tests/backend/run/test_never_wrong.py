@@ -84,7 +84,12 @@ def broken(*_given: Any, **_more: Any) -> Any:
 
 @pytest.mark.parametrize(
     ("name", "phase"),
-    [("growing.encode", "saturate"), ("choosing.tensor_problem", "extract"), ("certifying.kept", "certify")],
+    [
+        ("growing.encode", "saturate"),
+        ("choosing.tensor_problem", "saturate"),
+        ("choosing.limited", "extract"),
+        ("certifying.kept", "certify"),
+    ],
 )
 def test_an_exception_keeps_the_original(
     name: str, phase: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run: Any

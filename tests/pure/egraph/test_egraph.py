@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 
 import eqsat.language.ops
@@ -19,6 +20,7 @@ from eqsat.extract import solve
 from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.tensors import tensor_problem
 from eqsat.language.graphs.builder import Builder
+from eqsat.language.onnx.read.importer import load
 from eqsat.language.terms.graph import Graph
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.system.deadline import Deadline, TimeUp
@@ -179,6 +181,37 @@ def test_siblings_merge_all_at_once_and_not_with_what_depends_on_them() -> None:
     assert [len(n.operands) for n in merged] == [4]
 
 
+COLUMNS = (
+    "%phase merge\ncolumns: [matmul(a, x) for x in xs] => split(matmul(a, concat(*xs, axis=-1)), axis=-1, "
+    "sizes=[dim(x, -1) for x in xs]) if rank(a) == 2, all(rank(x) == 2 for x in xs)"
+)
+
+
+def test_siblings_of_any_depth_merge() -> None:
+    """A @ B, A @ C and A @ tanh(D) share A; that one of them comes later is no reason to keep it apart."""
+    g = Builder("depths")
+    a, b, c, d = (g.input(name, (4, 4)) for name in "abcd")
+    for name, x in (("ab", b), ("ac", c), ("late", g.apply("tanh", g.apply("tanh", d)))):
+        g.output(name, a @ x)
+    _, report, frozen = grow(g.build(), COLUMNS, generations=1)
+    assert report.fired["columns"] == 2, "all three, and the two of one depth"
+    assert sorted(len(n.operands) for n in frozen.nodes if n.op == "concat") == [2, 3]
+
+
+def test_siblings_that_are_computed_from_each_other_stay_apart() -> None:
+    """Of A @ x and A @ tanh(A @ x) none can wait for the other, but each can be merged with what is not in its way."""
+    g = Builder("chain")
+    a, x, y = (g.input(name, (4, 4)) for name in "axy")
+    first = a @ x
+    second = a @ g.apply("tanh", first)
+    g.output("third", a @ g.apply("tanh", second))
+    g.output("other", a @ g.apply("tanh", g.apply("tanh", g.apply("tanh", y))))
+    encoding, _, frozen = grow(g.build(), COLUMNS, generations=1)
+    (merged,) = (n for n in frozen.nodes if n.op == "concat")
+    other = encoding.egraph.find(encoding.values["x"])
+    assert len(merged.operands) == 2 and other in merged.operands, "the first is merged with the one that reads none"
+
+
 def test_a_spread_matches_any_number_of_operands() -> None:
     g = Builder("spread")
     parts = [g.input(f"x{i}", (2, 3)) for i in range(5)]
@@ -289,6 +322,32 @@ def test_an_input_that_a_model_asks_about_is_not_taken_for_finite() -> None:
     g.output("b", g.apply("isinf", y @ y))
     encoding = encode(g.build())
     assert [encoding.egraph.eclass(encoding.values[v]).finite for v in ("x", "y")] == [False, True]
+
+
+def custom(*, asked: bool = False, body: bool = False) -> Graph:
+    """What an unknown operator makes of x, or an If, multiplied by two weights, and the products added."""
+    branch = "then_branch = g () => (float[4, 4] t) { t = Identity (x) }, else_branch = h () => (float[4, 4] e)"
+    branch += " { e = Neg (x) }"
+    made = f"m = If <{branch}> (c)" if body else "m, n = own.Own (x)"
+    isnan = "asked = IsNaN (m)" if asked else "asked = Less (x, x)"
+    text = f"""<ir_version: 8, opset_import: ["" : 17, "own" : 1]>
+    custom (float[4, 4] x, bool c) => (float[4, 4] y, bool[4, 4] asked) <float[4, 4] m, float[4, 4] n,
+      float[4, 4] w = {{{", ".join(["0.5"] * 16)}}}, float[4, 4] v = {{{", ".join(["1.5"] * 16)}}}>
+    {{ {made}  {isnan}  a = MatMul (m, w)  b = MatMul (m, v)  y = Add (a, b) }}"""
+    return load(onnx.parser.parse_model(text))
+
+
+@pytest.mark.parametrize(("options", "finite"), [({}, True), ({"asked": True}, False), ({"body": True}, False)])
+def test_what_an_unknown_operator_makes_is_taken_as_an_input_is(options: dict[str, bool], finite: bool) -> None:
+    """Else no law crosses it; but a model that asks is heard, and a body may divide."""
+    graph = custom(**options)
+    encoding = encode(graph)
+    assert encoding.egraph.eclass(encoding.values["m"]).finite == finite
+    assert not encode(graph, finite_math=False).egraph.eclass(encoding.values["m"]).finite
+    rules = parse_rules(
+        "factor: x @ y + x @ z => x @ (y + z) if rank(y) == 2, rank(z) == 2, finite(x, y, z)", origin="candidate"
+    )
+    assert bool(Saturator(encoding.egraph, rules, Limits()).run().fired) == finite
 
 
 def test_a_constant_that_is_added_to_round_is_hidden_from_rules() -> None:

@@ -11,7 +11,7 @@ from eqsat.language.onnx.microsoft import grouped
 from eqsat.language.onnx.microsoft.quantised import restored
 from eqsat.language.onnx.read.importing import Call, Importer, Unreadable, Unsupported, integer
 from eqsat.language.terms import Dim, DType, Sym, exact_quotient
-from eqsat.language.terms.masks import lowest
+from eqsat.language.terms.matrices import lowest
 
 
 def _refuse(call: Call, wanted: Mapping[str, object]) -> None:

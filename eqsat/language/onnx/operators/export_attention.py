@@ -7,7 +7,7 @@ import numpy as np
 from eqsat.language.graphs.attending import attends
 from eqsat.language.onnx.write.exporting import ExportTarget
 from eqsat.language.terms import DType
-from eqsat.language.terms.masks import lowest
+from eqsat.language.terms.matrices import lowest
 
 
 def write_attention(target: ExportTarget) -> None:

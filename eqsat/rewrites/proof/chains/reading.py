@@ -13,7 +13,7 @@ from eqsat.errors import GraphError, ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, TensorType
-from eqsat.language.terms.masks import rows_attend
+from eqsat.language.terms.matrices import diagonal_of, rows_attend
 from eqsat.language.terms.pattern import Bindings, Expression, Pattern, Spread, Var, spread_roots
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.conditions.syntax import loop_parts
@@ -47,6 +47,11 @@ class Known:
     def attends(self) -> bool:
         """True for a constant mask in which no row hides all keys."""
         return self.constant and rows_attend(self.value)
+
+    @property
+    def diagonal(self) -> float | None:
+        """The number on the diagonal of a constant matrix with zeros beside it, else None."""
+        return diagonal_of(self.value) if self.constant else None
 
 
 class Reading:

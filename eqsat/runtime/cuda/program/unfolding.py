@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, Constant, DType, Node, TensorType
-from eqsat.language.terms.masks import lowest
+from eqsat.language.terms.matrices import lowest
 
 #: Operators with which a kernel begins.
 _ALONE = frozenset({"gemm", "matmul", "transpose", "reshape", "expand"})

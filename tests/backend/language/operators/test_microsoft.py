@@ -213,7 +213,10 @@ def test_an_unknown_domain_says_so() -> None:
 
 
 def two_blocks() -> tuple[ModelProto, dict[str, Any]]:
-    """Two skip normalisations, each followed by what rules improve: two products of one operand."""
+    """Two skip normalisations, each followed by what rules improve: two products of one operand.
+
+    What is normalised is an output too, so that its scale cannot move into the products.
+    """
     nodes, constants, value = [], {}, "x"
     for i in range(2):
         constants |= {f"g{i}": floats(16), f"a{i}": floats(16, 16), f"b{i}": floats(16, 16)}
@@ -225,7 +228,7 @@ def two_blocks() -> tuple[ModelProto, dict[str, Any]]:
         ]
         value = f"h{i}"
     feeds = {"x": floats(2, 4, 16), "s": floats(2, 4, 16)}
-    return model(nodes, feeds, constants), feeds
+    return model(nodes, feeds, constants, outputs=[value, "n0", "n1"]), feeds
 
 
 def test_what_was_not_improved_is_written_as_it_was() -> None:

@@ -1,4 +1,4 @@
-"""Rows of masks of attention, and the least float that may stand in them."""
+"""Constants of which rules ask for their form: masks of attention, and matrices with nothing beside a diagonal."""
 
 from __future__ import annotations
 
@@ -28,3 +28,18 @@ def rows_attend(mask: Any) -> bool:
 def lowest(dtype: DType) -> float:
     """The least finite number of a type of floats."""
     return float(ml_dtypes.finfo(dtype.numpy).min)
+
+
+def diagonal_of(array: Any) -> float | None:
+    """The number on the diagonal of a square matrix that has zeros beside it; None where there is none.
+
+    >>> diagonal_of(3 * np.eye(4)), diagonal_of(np.ones((2, 2))), diagonal_of(np.ones((1, 1)))
+    (3.0, None, None)
+    """
+    matrix = np.asarray(array)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or len(matrix) < 2 or matrix.dtype.kind != "f":
+        return None
+    first = matrix[0, 0]
+    if matrix[0, 1] != 0 or not np.isfinite(first) or (np.diagonal(matrix) != first).any():
+        return None
+    return float(first) if np.count_nonzero(matrix) == (len(matrix) if first else 0) else None

@@ -1,0 +1,1 @@
+"""Theories: equal forms that are computed where rules, one step at a time, would have too many to try."""

@@ -1,0 +1,30 @@
+"""The evidence of equations that theories make, from proofs of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from eqsat.rewrites.rules.evidence import Evidence, rule_hash
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.theories.contractions import states_contraction
+from eqsat.rewrites.theories.functions import states_function
+from eqsat.rewrites.theories.identities import states_identity
+from eqsat.rewrites.theories.norms import states_norm
+
+#: The proofs of equations, by what they show.
+PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(
+    {
+        "both sides are one polynomial": states_identity,
+        "both sides are one function of an operand": states_function,
+        "both sides are one function of the elements of rows": states_norm,
+        "both sides are one sum of products over the same indices": states_contraction,
+    }
+)
+
+
+def theory_evidence(rule: Rule) -> Evidence:
+    """The evidence of an equation of a theory: proved where one of the proofs shows it, for tensors of any size."""
+    shown = next((text for text, proves in PROOFS.items() if proves(rule)), "")
+    detail = "" if shown else "no proof of a theory shows it"
+    return Evidence(rule.name, rule_hash(rule), "proved" if shown else "undecided", detail=detail, entailed=shown)

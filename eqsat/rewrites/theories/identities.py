@@ -1,0 +1,59 @@
+"""Equations of sums and products, proved by expanding both sides."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from fractions import Fraction
+
+from eqsat.language.terms.pattern import App, Pattern, Siblings, Spread, Var
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.theories.polynomials import expanded
+
+#: The first part of the names of such equations.
+IDENTITY = "identity"
+
+
+def states_identity(rule: Rule) -> bool:
+    """True if both sides of a rule are the same polynomial of its variables, and so are equal for tensors of any size.
+
+    Sums of infinities are not equal when they are regrouped: the rule has to ask that all variables are finite. Where
+    it divides, it has to ask that what it divides by has finite reciprocals, and its sides have to have one shape.
+    """
+    if isinstance(rule.left, Siblings) or len(rule.left) != 1 or len(rule.right) != 1:
+        return False
+    numbers = numbers_of(rule)
+    conditions = {condition.text for condition in rule.conditions}
+    asked = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
+    inverted = {argument_of(text, "invertible") for text in conditions}
+    shapes = [f"shape({written(side)})" for side in (rule.left[0], rule.right[0])]
+    has_shape = shapes[0] == shapes[1] or " == ".join(shapes) in {ast.unparse(c.tree) for c in rule.conditions}
+    try:
+        left, right = (expanded(side, numbers) for side in (rule.left[0], rule.right[0]))
+    except (ValueError, KeyError, ZeroDivisionError):
+        return False
+    divided = {name for side in (left, right) for monomial in side for name, power in monomial if power < 0}
+    return left == right and rule.tensors - numbers.keys() <= asked and divided <= inverted and has_shape
+
+
+def written(pattern: Pattern | Spread) -> str:
+    """A pattern as conditions write it: every operator as a function."""
+    match pattern:
+        case Var(name):
+            return name
+        case App(op, operands, fields):
+            stated = [f"{name}={expression.text}" for name, expression in fields.items()]
+            return ast.unparse(ast.parse(f"{op}({', '.join([*map(written, operands), *stated])})", mode="eval"))
+    raise ValueError(f"conditions do not write {pattern}")
+
+
+def numbers_of(rule: Rule) -> Mapping[str, Fraction]:
+    """The variables all of whose elements are one number by a condition of the rule."""
+    found = (argument_of(condition.text, "is_all") for condition in rule.conditions)
+    pairs = (text.split(", ") for text in found if text)
+    return {name: Fraction(ast.literal_eval(value)) for name, value in pairs}
+
+
+def argument_of(text: str, function: str) -> str:
+    """The argument of a function in a condition that is nothing but its call, else nothing."""
+    return text[len(function) + 1 : -1] if text.startswith(f"{function}(") and text.endswith(")") else ""
