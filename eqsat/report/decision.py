@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from eqsat.report.finalists import Candidate, Measured
 from eqsat.report.parts import Finalist
+from eqsat.report.timing.sets import WORTH
 
-#: The share of the original's time that the 95 % bound of a result has to be below, as that of a level. Sessions of one
-#: model differ for good: what has a bound of 0.989 in some may have one of 1.001 in others.
-_WORTH = 0.98
 #: Prices that differ by less than this share are one price, summed in another order.
 _SAME = 1e-9
 
@@ -38,7 +36,7 @@ def kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Ca
         (c for c in others if c.name not in measured.refused), key=lambda c: measured.median(c.name)
     ):
         bound = measured.bound(candidate.name)
-        if bound < _WORTH:
+        if bound < WORTH:
             ratio = measured.ratio(candidate.name)
             return candidate, f"measured at {ratio:.3f} of the original's time, at most {bound:.3f} (95 %)"
     if any(measured.bound(c.name) < 1 for c in others if c.name not in measured.refused):
@@ -98,7 +96,7 @@ def _why_not(one: Candidate, best: Candidate, original: Candidate, times: Measur
     if (bound := times.bound(one.name)) < 1:
         if best is not original:
             return f"{best.name} is faster in the median"
-        return "it saves less than two hundredths of the time" if bound >= _WORTH else ""
+        return "it saves less than two hundredths of the time" if bound >= WORTH else ""
     if times.ratio(one.name) < 1:
         return "it is faster in the median, but not with 95 % confidence"
     return "it was measured to be no faster than the original"

@@ -146,7 +146,8 @@ class GrowthRounds:
         if brought.fired:
             yield brought
             yield from saturator.steps()
-        report.stopped_by = report.stopped_by if brought.fired else ended
+        else:
+            report.stopped_by = ended
         if report.stopped_by in _AT_REST:
             yield from self._around()
 

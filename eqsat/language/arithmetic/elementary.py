@@ -24,7 +24,7 @@ class UndecidedError(Exception):
     """Leaves the reading of a function that has no normal form here."""
 
 
-class BreakError(Exception):
+class BreakError(UndecidedError):
     """Leaves the reading of a function that is another one on both sides of `place`."""
 
     def __init__(self, place: Any) -> None:
@@ -220,7 +220,7 @@ class ElementaryNamespace:
         result = sympy.Integer(1)
         for term in sympy.Add.make_args(sympy.expand(self._normal(x))):
             factor, logarithm = self._logarithms(term)
-            if logarithm is not None:
+            if logarithm is not None and self._definite(logarithm) > 0:
                 result *= logarithm**factor
             elif term != 0:
                 factor, base = term.as_coeff_Mul()
@@ -348,7 +348,10 @@ class ElementaryNamespace:
             factor, base = term.as_coeff_Mul()
             sign = int(_sympy().sign(factor))
             for name, power in base.as_powers_dict().items():
-                sign *= 1 if power % 2 == 0 or not name.free_symbols else self._sign_of(name)
+                if name.is_number:
+                    sign *= int(_sympy().sign(name**power))
+                elif power % 2:
+                    sign *= self._sign_of(name)
             signs.add(sign)
         return signs.pop() if len(signs) == 1 else 0
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.arithmetic.elementary import BreakError, ElementaryNamespace, Piece, UndecidedError
+from eqsat.language.arithmetic.elementary import ElementaryNamespace, Piece, UndecidedError
 
 
 class RowNamespace(ElementaryNamespace):
@@ -133,10 +133,7 @@ class RowNamespace(ElementaryNamespace):
 
     def _lifted(self, function: Callable[..., Any], *operands: Any) -> Any:
         """A function of elements as one of tensors, which broadcast."""
-        try:
-            made = function(*operands)
-        except BreakError as broken:
-            raise UndecidedError from broken
+        made = function(*operands)
         shape = np.broadcast_shapes(*(np.shape(one) for one in operands))
         return np.broadcast_to(np.array(made, dtype=object), shape)
 
@@ -151,6 +148,14 @@ class RowNamespace(ElementaryNamespace):
     def multiply(self, a: Any, b: Any) -> Any:
         """Product."""
         return self._lifted(super().multiply, a, b)
+
+    def maximum(self, a: Any, b: Any) -> Any:
+        """The larger one."""
+        return self._lifted(super().maximum, a, b)
+
+    def minimum(self, a: Any, b: Any) -> Any:
+        """The smaller one."""
+        return self._lifted(super().minimum, a, b)
 
     def negative(self, a: Any) -> Any:
         """Negation."""

@@ -14,7 +14,7 @@ from eqsat.errors import BackendError, EqsatError
 from eqsat.language.terms import Graph
 from eqsat.report.parts import SessionLevel
 from eqsat.report.timing.compiling import Compiling, drawn
-from eqsat.report.timing.sets import sets_in_time
+from eqsat.report.timing.sets import WORTH, sets_in_time
 from eqsat.runtime.backend import Program
 from eqsat.runtime.examples import DRAWS, SizePoint
 from eqsat.runtime.measure import LEAST_ROUNDS, Timings, clock_for, combined, interleaved, ratio_bound
@@ -25,9 +25,8 @@ from eqsat.system.deadline import TimeUp, current
 LEAST_SECONDS = 1e-3
 #: Rounds that show which level may be faster, and the share of the time at "all" below which one may be.
 _ROUNDS, _PROMISING = 9, 0.99
-#: Sets of new sessions after which a level that is no faster is given up, and the share of the time at "all" above
-#: which it is not worth a setting.
-_FEW, _WORTH = 3, 0.98
+#: Sets of new sessions after which a level that is no faster is given up.
+_FEW = 3
 #: The most seconds of all trials.
 SECONDS = 20.0
 
@@ -147,7 +146,7 @@ class LevelTrial:
             for name, seconds in one.items():
                 times.setdefault(name, []).append(seconds)
             ratios = np.divide(times[row.name], times[DEFAULT_LEVEL])
-            if number + 1 >= _FEW and np.median(ratios) > _WORTH:
+            if number + 1 >= _FEW and np.median(ratios) > WORTH:
                 return replace(row, ratio=float(np.median(ratios)), sessions=number + 1, why="it saves less than 2 %")
         return confirmed_level(row, times)
 
@@ -185,7 +184,7 @@ def confirmed_level(row: SessionLevel, times: Mapping[str, Sequence[float]]) -> 
         new_old_bound=ratio_bound(level, original),
         sessions=count,
     )
-    if ratio > _WORTH:
+    if ratio > WORTH:
         return replace(row, why="it saves less than 2 %")
     if max(row.bound or 1.0, row.new_old_bound or 1.0) >= 1:
         return replace(row, why="it is faster in the median, but not with 95 % confidence")

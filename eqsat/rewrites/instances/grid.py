@@ -142,3 +142,13 @@ _NAMED: dict[str, Choices] = {
     "detect_negative": of(False, True),
     "detect_positive": of(False, True),
 }
+
+
+def words(name: str) -> tuple[str, ...]:
+    """The words that an attribute may be, where it means the same with every operator.
+
+    >>> words("approximate"), words("alpha")
+    (('none', 'tanh'), ())
+    """
+    known = _NAMED.get(name)
+    return () if known is None else tuple(v for v in known(Bounds(), ((),)) if isinstance(v, str))

@@ -16,7 +16,7 @@ from math import prod
 from eqsat.language.ops.einsum import explicit
 from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.theories.identities import argument_of, numbers_of
+from eqsat.rewrites.theories.identities import argument_of, ranks_of
 
 #: The first part of the names of such equations.
 CONTRACTION = "contraction"
@@ -57,7 +57,6 @@ class _Indices:
     ranks: Mapping[str, int]
     sizes: Mapping[str, str]
     diagonals: Mapping[str, Fraction] = field(default_factory=dict)
-    numbers: Mapping[str, Fraction] = field(default_factory=dict)
     same: list[int] = field(default_factory=list)
     dims: list[str] = field(default_factory=list)
     factors: list[tuple[str, list[Axis]]] = field(default_factory=list)
@@ -111,12 +110,6 @@ class _Indices:
     def followed(self, pattern: Pattern | Spread) -> list[Axis]:
         """The axes of a term; operators set indices equal on the way, and drop those that are summed."""
         match pattern:
-            case Var(name) if name in self.numbers:
-                sizes = [self.sizes.get(f"dim({name}, {axis})") for axis in range(self.ranks[name])]
-                if any(size != "1" for size in sizes):
-                    raise UnreadError
-                self.scale *= self.numbers[name]
-                return [()] * len(sizes)
             case Var(name):
                 return self.operand(name)
             case App("fill", ()) if _literal(pattern.fields["shape"]) == ():
@@ -202,13 +195,11 @@ class _Indices:
         return groups
 
 
-def contraction_of(side: Pattern | Spread, conditions: set[str], numbers: Mapping[str, Fraction]) -> Contraction:
+def contraction_of(side: Pattern | Spread, conditions: set[str]) -> Contraction:
     """The sum of products that a term is under conditions; UnreadError for one that is none."""
-    stated = dict(text.removeprefix("rank(").split(") == ") for text in conditions if text.startswith("rank("))
-    ranks = {name: int(rank) for name, rank in stated.items() if rank.isdigit()}
     pairs = [argument_of(text, "is_diagonal").split(", ") for text in conditions if text.startswith("is_diagonal(")]
     diagonals = {name: Fraction(ast.literal_eval(value)) for name, value in pairs}
-    indices = _Indices(ranks, _sizes(conditions), diagonals, numbers)
+    indices = _Indices(ranks_of(conditions), _sizes(conditions), diagonals)
     try:
         return indices.result(indices.followed(side))
     except KeyError as missing:
@@ -225,10 +216,10 @@ def states_contraction(rule: Rule) -> bool:
     conditions = {condition.text for condition in rule.conditions}
     finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
     try:
-        left, right = (contraction_of(side, conditions, numbers_of(rule)) for side in (rule.left[0], rule.right[0]))
+        left, right = (contraction_of(side, conditions) for side in (rule.left[0], rule.right[0]))
     except UnreadError:
         return False
-    return rule.tensors - numbers_of(rule).keys() <= finite and left.equals(right)
+    return rule.tensors <= finite and left.equals(right)
 
 
 def _extended(renamed: Mapping[int, int], pairs: Iterator[tuple[int, int]]) -> dict[int, int] | None:

@@ -24,7 +24,7 @@ PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(
 
 
 def theory_evidence(rule: Rule) -> Evidence:
-    """The evidence of an equation of a theory: proved where one of the proofs shows it, for tensors of any size."""
+    """The evidence of an equation of a theory: proved, for all sizes that it may meet, where a proof shows it."""
     shown = next((text for text, proves in PROOFS.items() if proves(rule)), "")
     detail = "" if shown else "no proof of a theory shows it"
     return Evidence(rule.name, rule_hash(rule), "proved" if shown else "undecided", detail=detail, entailed=shown)

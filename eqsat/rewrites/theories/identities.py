@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from eqsat.language.terms.pattern import App, Pattern, Siblings, Spread, Var
@@ -52,6 +52,12 @@ def numbers_of(rule: Rule) -> Mapping[str, Fraction]:
     found = (argument_of(condition.text, "is_all") for condition in rule.conditions)
     pairs = (text.split(", ") for text in found if text)
     return {name: Fraction(ast.literal_eval(value)) for name, value in pairs}
+
+
+def ranks_of(conditions: Collection[str]) -> dict[str, int]:
+    """The ranks that conditions state, by variable."""
+    stated = (text.removeprefix("rank(").split(") == ") for text in conditions if text.startswith("rank("))
+    return {name: int(rank) for name, rank in stated if rank.isdigit()}
 
 
 def argument_of(text: str, function: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
@@ -16,17 +17,19 @@ from typing import Any
 import numpy as np
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.match import Match, bindings_of
-from eqsat.language.arithmetic.elementary import UndecidedError, exact_number
+from eqsat.egraph.matching.match import Match
+from eqsat.language.arithmetic.elementary import UndecidedError
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.arithmetic.rows import RowNamespace
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import App, Pattern, Siblings, Spread
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.theories.identities import argument_of
-from eqsat.rewrites.theories.spelled import SpelledReader, SpelledRegion, UnspelledError, agree_beyond, evaluated
-from eqsat.rewrites.theories.stating import stated
+from eqsat.rewrites.theories.chosen import ChosenNodes
+from eqsat.rewrites.theories.functions import spelling
+from eqsat.rewrites.theories.identities import argument_of, numbers_of, ranks_of
+from eqsat.rewrites.theories.spelled import IN_FLOAT32, SpelledReader, agree_beyond, evaluated, in_float64, real_numbers
+from eqsat.rewrites.theories.stating import stated, term_of
 from eqsat.system.deadline import check
 
 #: The first part of the names of such equations.
@@ -46,50 +49,28 @@ _KINDS = (np.inf, -np.inf, np.nan)
 
 def norm_matches(egraph: EGraph, chosen: Collection[int]) -> Iterator[Match]:
     """Matches of equations between regions of chosen e-nodes and the operators along rows that they spell out."""
-    made: dict[int, int] = {}
-    for number in sorted(chosen):
-        leader = egraph.find(number)
-        if egraph.nodes[number].op in _spelling() and not egraph.eclass(leader).constant:
-            made.setdefault(leader, number)
-    if not any(egraph.nodes[number].op in _REDUCING for number in made.values()):
+    nodes = ChosenNodes(egraph, chosen, _spelling())
+    if not any(nodes.op(leader) in _REDUCING for leader in nodes.made):
         return
-    reader = SpelledReader(egraph, made, _spelling(), others=True)
-    for root in list(made):
+    reader = SpelledReader(nodes, others=True)
+    for root in list(nodes.made):
         check()
-        yield from _matches(reader, root)
-
-
-def _matches(reader: SpelledReader, root: int) -> Iterator[Match]:
-    egraph = reader.egraph
-    for leaf in reversed(reader.leaves(root)):
-        region = SpelledRegion(leaf)
-        try:
-            text = reader.read(root, region)
-        except UnspelledError:
-            continue
-        type = egraph.type(leaf)
-        reduced = {axes for number in region.uses if (axes := _axes(egraph, number)) is not None}
-        ends = len(region.uses) > 1 and len(region.others) <= _MOST_OTHERS and len(reduced) == 1
-        if not ends or not isinstance(type, TensorType) or type.dtype.value not in ("float32", "float64"):
-            continue
-        shapes = {name: _shape(egraph, k) for name, k in region.classes().items()}
-        (axes,) = reduced
-        if any(shape is None for shape in shapes.values()) or not axes:
-            continue
-        given = tuple((name, shape) for name, shape in shapes.items() if shape is not None)
-        rule = _named_rule(text, tuple(region.numbers.values()), given, axes)
-        if rule is not None:
-            classes: dict[str, Any] = {n: k for n, k in region.classes().items() if n in rule.tensors}
-            bindings = bindings_of(egraph, classes, {})
-            yield Match(rule, (root,), (reader.made[root],), bindings, classes, tuple(region.uses))
-            return
+        for text, region in reader.regions(root):
+            reduced = {axes for enode in region.uses if (axes := _axes(egraph, enode)) is not None}
+            shapes = {name: _shape(egraph, k) for name, k in region.classes().items()}
+            given = tuple((name, shape) for name, shape in shapes.items() if shape is not None)
+            if len(region.others) > _MOST_OTHERS or len(reduced) != 1 or () in reduced or len(given) < len(shapes):
+                continue
+            rule = _named_rule(text, tuple(region.numbers.values()), given, *reduced)
+            if rule is not None:
+                yield nodes.match(rule, root, region.classes(), region.uses)
+                break
 
 
 @cache
 def _spelling() -> frozenset[str]:
     """The operators that regions are made of."""
-    pointwise = (name for name, spec in OPS.items() if spec.pointwise and not spec.random and not spec.movement)
-    return frozenset((*pointwise, *_REDUCING))
+    return spelling().union(_REDUCING)
 
 
 def _axes(egraph: EGraph, number: int) -> tuple[int, ...] | None:
@@ -120,11 +101,16 @@ def _named_rule(
     conditions = [f"rank({name}) == {len(shape)}" for name, shape in given]
     conditions += [f"dim({name}, {axis}) == {d}" for name, shape in given for axis, d in enumerate(shape)]
     conditions += [f"is_all({name}, {value!r})" for name, value in numbers]
-    names = [name for name in shapes if name not in uniform]
-    conditions.append(f"wide({', '.join(names)})")
+    conditions.append(IN_FLOAT32)
+    term, drawn = term_of(left), _drawn(_cut(shapes, axes), uniform)
+    wanted = None if term is None else in_float64(term[0], drawn)
+    if wanted is None or wanted.size > _MOST_ELEMENTS:
+        return None
     # Constants are known to be finite.
-    finite = [", ".join(some) for some in (names[1:], names)]
-    for right, some in itertools.product(_candidates(uniform, shapes, axes), finite):
+    others = [name for name in shapes if name not in uniform and name != "x"]
+    finite = [", ".join(some) for some in (others, ["x", *others])]
+    agreeing = (right for right, made in _candidates(uniform, shapes, drawn, axes) if _is_close(made, wanted))
+    for right, some in itertools.product(agreeing, finite):
         asked = [*conditions, *([f"finite({some})"] if some else []), f"shape({left}) == shape({right})"]
         rule = stated(NORM, f"{left} => {right} if {', '.join(asked)}", states_norm)
         if rule is not None:
@@ -133,37 +119,43 @@ def _named_rule(
 
 
 def _candidates(
-    numbers: Mapping[str, float], shapes: Mapping[str, tuple[int, ...]], axes: tuple[int, ...]
-) -> Iterator[str]:
-    """Operators along rows, on the operand and the constants of a region, as terms."""
-    small = [float(exact_number(value)) for value in numbers.values() if 0 < abs(value) < 0.1]
-    first, others = axes[0], [name for name in shapes if name not in numbers and name != "x"]
-    settings: dict[str, list[Any]] = {"axis": [first], "axes": [axes], "keepdims": [True], "epsilon": small or [None]}
+    numbers: Mapping[str, float],
+    shapes: Mapping[str, tuple[int, ...]],
+    drawn: Mapping[str, Any],
+    axes: tuple[int, ...],
+) -> Iterator[tuple[str, Any]]:
+    """Operators along rows, on the operand and the constants of a region, as terms, and what they make of tensors."""
+    small = [value for value in real_numbers(numbers).values() if 0 < abs(value) < 0.1]
+    others = {name: drawn[name] for name in shapes if name not in numbers and name != "x"}
+    ones = f"fill(shape={shapes['x'][axes[0] :]!r}, value=1.0, dtype=dtype(x))", np.ones(drawn["x"].shape[axes[0] :])
+    settings: dict[str, list[Any]] = {"axis": [axes[0]], "axes": [axes], "keepdims": [True], "epsilon": small}
     for op, spec in OPS.items():
         if not (spec.rowwise or "epsilon" in spec.attrs) or not set(spec.attrs) <= {*_TRIED, "p"} or spec.pointwise:
             continue
-        counts = range(spec.min_operands - 1, (spec.max_operands or spec.min_operands))
-        named = [name for name in spec.attrs if name in _TRIED]
-        chosen = list(itertools.product(*(settings[name] for name in named)))
-        for count, values in ((count, values) for count in counts for values in chosen):
-            fields = [f"{name}={value!r}" for name, value in zip(named, values, strict=True) if value is not None]
-            for given in _operands(count, others, shapes, axes):
-                yield f"{op}({', '.join(['x', *given, *fields])})"
+        named = [name for name in spec.attrs if settings.get(name)]
+        for values in itertools.product(*(settings[name] for name in named)):
+            fields = dict(zip(named, values, strict=True))
+            for given in _operands(others, ones):
+                if not spec.min_operands <= len(given) + 1 <= (spec.max_operands or spec.min_operands):
+                    continue
+                try:
+                    with np.errstate(all="ignore"):
+                        made = spec.reference(_FLOATS, drawn["x"], *given.values(), **fields)
+                except Exception:  # noqa: BLE001 - references say in many ways that operands do not fit
+                    continue
+                terms = ["x", *given, *(f"{name}={value!r}" for name, value in fields.items())]
+                yield f"{op}({', '.join(terms)})", np.asarray(made)
 
 
-def _operands(
-    count: int, others: Sequence[str], shapes: Mapping[str, tuple[int, ...]], axes: tuple[int, ...]
-) -> Iterator[tuple[str, ...]]:
-    """The operands beside the first: all other constants in an order, flat where that helps, and a scale of 1."""
-    trailing = shapes["x"][axes[0] :]
-    one = f"fill(shape={trailing!r}, value=1.0, dtype=dtype(x))"
+def _operands(others: Mapping[str, Any], ones: tuple[str, Any]) -> Iterator[dict[str, Any]]:
+    """The operands beside the first, by their terms: all other constants, flat or not, after a scale of 1 or none."""
     for order in itertools.permutations(others):
-        for lead in ([], [one]):
-            if len(lead) + len(order) == count:
-                yield (*lead, *order)
-                flat = tuple(f"reshape({n}, shape=({int(np.prod(shapes[n]))},))" for n in order)
-                if any(len(shapes[n]) != 1 for n in order):
-                    yield (*lead, *flat)
+        flat = {f"reshape({name}, shape=({others[name].size},))": others[name].reshape(-1) for name in order}
+        for given in ({name: others[name] for name in order}, flat):
+            yield given
+            yield {ones[0]: ones[1], **given}
+            if all(array.ndim == 1 for array in given.values()):
+                break  # flat already
 
 
 def states_norm(rule: Rule) -> bool:
@@ -176,23 +168,25 @@ def states_norm(rule: Rule) -> bool:
     if isinstance(rule.left, Siblings) or len(rule.left) != 1 or len(rule.right) != 1:
         return False
     conditions = {condition.text for condition in rule.conditions}
-    pairs = [text.split(", ") for text in (argument_of(c, "is_all") for c in conditions) if text]
-    numbers = {name: float(ast.literal_eval(value)) for name, value in pairs}
+    numbers = {name: float(value) for name, value in numbers_of(rule).items()}
     shapes = _stated_shapes(conditions)
     finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
     sides = (rule.left[0], rule.right[0])
     if not shapes.get("x"):
         return False
     axes = {one for side in sides for one in _reduced(side, len(shapes["x"]))}
-    if len(axes) == 1:
-        shapes = _cut(shapes, next(iter(axes)))
+    if len(axes) != 1:
+        return False
+    (along,) = axes
+    shapes = _cut(shapes, along)
     known = rule.tensors <= shapes.keys() and rule.tensors - numbers.keys() - {"x"} <= finite
-    same_shape = any(c.startswith("shape(") and " == shape(" in c for c in conditions)
-    if not known or not same_shape or len(axes) != 1 or not _agree(sides, shapes, numbers):
+    has_shape = any(c.startswith("shape(") and " == shape(" in c for c in conditions)
+    if not known or not has_shape or IN_FLOAT32 not in conditions:
         return False
-    if "x" not in finite and not _agree_beyond(sides, shapes, numbers, next(iter(axes))):
+    drawn = _drawn(shapes, numbers)
+    if not _agree(sides, drawn) or ("x" not in finite and not _agree_beyond(sides, drawn, along)):
         return False
-    xp = RowNamespace(next(iter(axes)), len(shapes["x"]))
+    xp = RowNamespace(along, len(shapes["x"]))
     values = {name: xp.operand(name, shape) for name, shape in shapes.items() if name not in numbers}
     values |= {name: np.broadcast_to(xp.number(value), shapes[name]) for name, value in numbers.items()}
     try:
@@ -204,25 +198,23 @@ def states_norm(rule: Rule) -> bool:
         return False
 
 
-def _agree_beyond(
-    sides: Sequence[Pattern],
-    shapes: Mapping[str, tuple[int, ...]],
-    numbers: Mapping[str, float],
-    axes: tuple[int, ...],
-) -> bool:
+def _drawn(shapes: Mapping[str, tuple[int, ...]], numbers: Mapping[str, float]) -> dict[str, Any]:
+    """Random tensors of these shapes, and constants that are a number."""
+    rng, known = np.random.default_rng(0), real_numbers(numbers)
+    return {n: np.full(s, known[n]) if n in known else rng.standard_normal(s) for n, s in shapes.items()}
+
+
+def _agree_beyond(sides: Sequence[Pattern], drawn: Mapping[str, Any], axes: tuple[int, ...]) -> bool:
     """True if both sides are the same of rows with elements that are not finite, of any kinds."""
-    rng = np.random.default_rng(0)
-    values: dict[str, Any] = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-    values |= {name: np.full(shapes[name], float(exact_number(value))) for name, value in numbers.items()}
-    count = int(np.prod([shapes["x"][axis] for axis in axes]))
+    count = math.prod(drawn["x"].shape[axis] for axis in axes)
     if count <= len(_KINDS):
         return False
     for chosen in itertools.chain.from_iterable(itertools.combinations(_KINDS, n) for n in range(1, len(_KINDS) + 1)):
-        rows = np.moveaxis(rng.standard_normal(shapes["x"]), axes, range(-len(axes), 0))
-        flat = rows.reshape(-1, count)
+        rows = np.moveaxis(drawn["x"], axes, range(-len(axes), 0))
+        flat = rows.reshape(-1, count).copy()
         flat[:, : len(chosen)] = chosen
         x = np.moveaxis(flat.reshape(rows.shape), range(-len(axes), 0), axes)
-        if not agree_beyond(sides, values | {"x": x}):
+        if not agree_beyond(sides, {**drawn, "x": x}):
             return False
     return True
 
@@ -237,14 +229,9 @@ def _cut(shapes: Mapping[str, tuple[int, ...]], axes: tuple[int, ...]) -> dict[s
 
 def _stated_shapes(conditions: Collection[str]) -> dict[str, tuple[int, ...]]:
     """The shapes that conditions state in full."""
-    ranks = dict(text.removeprefix("rank(").split(") == ") for text in conditions if text.startswith("rank("))
     dims = dict(text.split(" == ") for text in conditions if text.startswith("dim("))
-    found = {}
-    for name, rank in ranks.items():
-        sizes = [dims.get(f"dim({name}, {axis})", "") for axis in range(int(rank))]
-        if all(size.isdigit() for size in sizes):
-            found[name] = tuple(map(int, sizes))
-    return found
+    sizes = {n: [dims.get(f"dim({n}, {axis})", "") for axis in range(r)] for n, r in ranks_of(conditions).items()}
+    return {name: tuple(map(int, every)) for name, every in sizes.items() if all(size.isdigit() for size in every)}
 
 
 def _reduced(pattern: Pattern | Spread, rank: int) -> Iterator[tuple[int, ...]]:
@@ -257,18 +244,16 @@ def _reduced(pattern: Pattern | Spread, rank: int) -> Iterator[tuple[int, ...]]:
         yield tuple(sorted(a % rank for a in ast.literal_eval(pattern.fields["axes"].text)))
 
 
-def _agree(sides: Sequence[Pattern], shapes: Mapping[str, tuple[int, ...]], numbers: Mapping[str, float]) -> bool:
-    """True if both sides are about the same on random tensors."""
-    if sum(int(np.prod(shape)) for shape in shapes.values()) > _MOST_ELEMENTS:
+def _agree(sides: Sequence[Pattern], drawn: Mapping[str, Any]) -> bool:
+    """True if both sides are about the same on tensors."""
+    if sum(array.size for array in drawn.values()) > _MOST_ELEMENTS:
         return False
-    rng = np.random.default_rng(0)
-    values: dict[str, Any] = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
-    values |= {name: np.full(shapes[name], float(exact_number(value))) for name, value in numbers.items()}
-    try:
-        with np.errstate(all="ignore"):
-            left, right = (np.asarray(evaluated(side, _FLOATS, values)) for side in sides)
-    except Exception:  # noqa: BLE001 - an operator on tensors that it does not take
-        return False
+    left, right = (in_float64(side, drawn) for side in sides)
+    return left is not None and right is not None and _is_close(left, right)
+
+
+def _is_close(left: Any, right: Any) -> bool:
+    """True if two tensors are finite and about the same."""
     if left.shape != right.shape or not np.isfinite(left).all() or not np.isfinite(right).all():
         return False
     return bool(np.abs(left - right).max(initial=0.0) <= _CLOSE * np.abs(left).max(initial=0.0))

@@ -11,12 +11,12 @@ from typing import ClassVar
 
 import numpy as np
 
+from eqsat.rewrites.theories.chosen import UNKNOWN
+
 #: The most tensors whose orders are all looked at.
 _OPTIMAL = 8
 #: The ways to compute a product that are offered.
 _FORMS = 3
-#: The size that is taken for a dim whose size is not known.
-_UNKNOWN = 64
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class PairwiseSteps:
 
     def size(self, indices: Iterable[int]) -> int:
         """The number of elements of axes."""
-        return math.prod(int(self.dims[i]) if self.dims[i].isdigit() else _UNKNOWN for i in indices)
+        return math.prod(int(self.dims[i]) if self.dims[i].isdigit() else UNKNOWN for i in indices)
 
     def leaf(self, name: str, axes: Sequence[tuple[int, ...]], constant: bool) -> PartialProduct:
         """An operand, without its axes of size 1."""
@@ -138,7 +138,10 @@ class PairwiseSteps:
 
     def scaled(self, part: PartialProduct, scale: Fraction, like: str) -> PartialProduct:
         """A part times a number, of the element type that another one has."""
-        for op, value in (("mul", scale.numerator), ("div", scale.denominator)):
+        factors = [("mul", scale)]
+        if Fraction(float(scale)) != scale:
+            factors = [("mul", Fraction(scale.numerator)), ("div", Fraction(scale.denominator))]
+        for op, value in factors:
             if value != 1:
                 number = f"fill(shape=(), value={float(value)!r}, dtype=dtype({like}))"
                 part = self._made(f"{op}({part.text}, {number})", part.axes, self.size(part.axes), [part])

@@ -15,12 +15,10 @@ from functools import lru_cache
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.match import Match, bindings_of
-from eqsat.errors import RuleError
-from eqsat.language.terms.pattern import Siblings
+from eqsat.egraph.matching.match import Match
 from eqsat.language.terms.types import TensorType
-from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.theories.chosen import ChosenNodes
 from eqsat.rewrites.theories.contractions import (
     CONTRACTION,
     Contraction,
@@ -29,7 +27,7 @@ from eqsat.rewrites.theories.contractions import (
     states_contraction,
 )
 from eqsat.rewrites.theories.orders import PairwiseSteps, PartialProduct, least_work
-from eqsat.rewrites.theories.stating import literal_fields, stated
+from eqsat.rewrites.theories.stating import literal_fields, stated, term_of
 from eqsat.system.deadline import check
 
 #: The operators of regions, and those of them that do work.
@@ -39,8 +37,6 @@ _WORKS = frozenset({"matmul", "mul", "einsum", "reduce_sum", "reduce_mean"})
 _MOST_STEPS = 24
 #: The share of the work of a region that another order has to be below.
 _LESS = 0.999
-#: The size that is taken for a dim whose size is not known.
-_UNKNOWN = 64
 
 
 @dataclass
@@ -58,80 +54,65 @@ class _NoProductError(Exception):
 
 def product_matches(egraph: EGraph, chosen: Collection[int]) -> Iterator[Match]:
     """Matches of equations between regions of chosen e-nodes and the same sums of products with less work."""
-    reader = _ProductReader(egraph, chosen)
+    reader = _ProductReader(ChosenNodes(egraph, chosen))
     for root in reader.roots():
         check()
         yield from reader.matches(root)
 
 
 class _ProductReader:
-    def __init__(self, egraph: EGraph, chosen: Collection[int]) -> None:
-        self.egraph = egraph
-        self.made: dict[int, int] = {}
-        for number in sorted(chosen):
-            leader = egraph.find(number)
-            if not egraph.eclass(leader).constant:
-                self.made.setdefault(leader, number)
-        self.readers: dict[int, set[int]] = {}
-        for number in self.made.values():
-            for operand in egraph.nodes[number].operands:
-                self.readers.setdefault(egraph.find(operand), set()).add(number)
+    def __init__(self, nodes: ChosenNodes) -> None:
+        self.nodes, self.egraph = nodes, nodes.egraph
 
     def roots(self) -> list[int]:
         """The classes at which regions end, in the order they were made."""
-        return [leader for leader in self.made if self._works(leader) and not self._is_inner(leader)]
+        return [leader for leader in self.nodes.made if self._works(leader) and not self._is_inner(leader)]
 
     def matches(self, root: int) -> Iterator[Match]:
         """The equations of the region that ends at a class with other orders of it that have less work."""
         region = _ProductRegion()
         try:
             text = self._read(root, region, top=True)
-            rules = list(self._rules(text, region))
+            constants = frozenset(name for k, name in region.leaves.items() if self.egraph.eclass(k).constant)
+            rules = _rules(text, self._conditions(region), constants, region.work)
         except (_NoProductError, UnreadError):
             return
+        named = {name: leader for leader, name in region.leaves.items()}
         for rule in rules:
-            classes: dict[str, Any] = {name: k for k, name in region.leaves.items() if name in rule.tensors}
-            bindings = bindings_of(self.egraph, classes, {})
-            yield Match(rule, (root,), (self.made[root],), bindings, classes, tuple(region.uses))
-
-    def _op(self, leader: int) -> str:
-        number = self.made.get(leader)
-        return "" if number is None else self.egraph.nodes[number].op
+            yield self.nodes.match(rule, root, named, region.uses)
 
     def _works(self, leader: int) -> bool:
         """True if what was chosen for a class multiplies or sums floats that are wide enough to be regrouped."""
-        type = self.egraph.type(leader)
-        wide = isinstance(type, TensorType) and type.shape is not None and type.dtype.value in ("float32", "float64")
-        return wide and self._op(leader) in _WORKS
+        return self.nodes.op(leader) in _WORKS and self.nodes.is_wide(leader)
 
     def _is_inner(self, leader: int) -> bool:
         """True if a class is read once, by an operator of a region, on the way or by itself."""
-        readers = self.readers.get(leader, set())
+        readers = self.nodes.readers.get(leader, set())
         if len(readers) != 1:
             return False
         (reader,) = readers
         above = self.egraph.find(reader)
-        return self._works(above) or (self._op(above) in _MOVES and self._is_inner(above))
+        return self._works(above) or (self.nodes.op(above) in _MOVES and self._is_inner(above))
 
     def _read(self, leader: int, region: _ProductRegion, top: bool = False) -> str:
         leader = self.egraph.find(leader)
-        op = self._op(leader)
+        op = self.nodes.op(leader)
         inner = top or ((self._works(leader) or op in _MOVES) and self._is_inner(leader))
         if not inner or self.egraph.eclass(leader).constant or len(region.uses) >= _MOST_STEPS:
             return self._leaf(leader, region)
-        node = self.egraph.nodes[self.made[leader]]
+        node = self.egraph.nodes[self.nodes.made[leader]]
         fields = literal_fields(node.op, node.attrs)
         if fields is None:
             return self._leaf(leader, region)
-        region.uses.append(self.made[leader])
+        region.uses.append(self.nodes.made[leader])
         operands = [self._read(k, region) for k in node.operands]
         region.work += self._work(op, leader, node.operands)
         return f"{op}({', '.join([*operands, *fields])})"
 
     def _work(self, op: str, leader: int, operands: Sequence[int]) -> float:
         """The elements that an operator of a region computes, or moves."""
-        made = math.prod(self._sizes(leader))
-        shapes = [self._sizes(k) for k in operands]
+        made = math.prod(self.nodes.sizes(leader))
+        shapes = [self.nodes.sizes(k) for k in operands]
         if op == "matmul":
             return PairwiseSteps.step + made * shapes[0][-1]
         if op == "reshape":
@@ -140,18 +121,13 @@ class _ProductReader:
             return math.inf  # runtimes rarely have kernels of more than two operands: any order is offered
         return PairwiseSteps.step + max(made, *(math.prod(shape) for shape in shapes))
 
-    def _sizes(self, leader: int) -> tuple[int, ...]:
-        type = self.egraph.type(leader)
-        dims = type.dims if isinstance(type, TensorType) else ()
-        return tuple(d if isinstance(d, int) else _UNKNOWN for d in dims)
-
     def _leaf(self, leader: int, region: _ProductRegion) -> str:
         type = self.egraph.type(leader)
         if not self.egraph.eclass(leader).finite or not isinstance(type, TensorType) or type.shape is None:
             raise _NoProductError
         return region.leaves.setdefault(leader, f"x{len(region.leaves)}")
 
-    def _conditions(self, region: _ProductRegion) -> list[str]:
+    def _conditions(self, region: _ProductRegion) -> tuple[str, ...]:
         """The conditions on the operands: ranks and sizes, and matrices with a diagonal of one number alone."""
         conditions: list[str] = []
         first: dict[Any, str] = {}
@@ -167,13 +143,7 @@ class _ProductReader:
             if number := self.egraph.view(leader).diagonal:
                 conditions.append(f"is_diagonal({name}, {number!r})")
         names = ", ".join(region.leaves.values())
-        return [*conditions, f"wide({names})", f"finite({names})"]
-
-    def _rules(self, text: str, region: _ProductRegion) -> Iterator[Rule]:
-        """The equations of a region with orders of less work that are proved."""
-        conditions = self._conditions(region)
-        constants = {name for k, name in region.leaves.items() if self.egraph.eclass(k).constant}
-        yield from _rules(text, tuple(conditions), frozenset(constants), region.work)
+        return (*conditions, f"wide({names})", f"finite({names})")
 
 
 @lru_cache(1024)
@@ -187,14 +157,10 @@ def _rules(text: str, conditions: tuple[str, ...], constants: frozenset[str], wo
 
 def _contraction(text: str, conditions: Sequence[str]) -> Contraction:
     """The sum of products that a region is."""
-    body = f"%phase expand\nregion: {text} => x0 if {', '.join(conditions)}"
-    try:
-        (rule,) = parse_rules(body, "a sum of products", origin="candidate")
-    except RuleError as error:
-        raise UnreadError from error
-    if isinstance(rule.left, Siblings):
+    term = term_of(text, conditions)
+    if term is None:
         raise UnreadError
-    return contraction_of(rule.left[0], {condition.text for condition in rule.conditions}, {})
+    return contraction_of(*term)
 
 
 def _least(contraction: Contraction, constants: Collection[str]) -> Iterator[PartialProduct]:

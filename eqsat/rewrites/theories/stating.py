@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Attrs
+from eqsat.language.terms import Attrs, Siblings
+from eqsat.language.terms.pattern import Pattern
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 
@@ -25,6 +26,16 @@ def _is_literal(value: object) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_literal, value))
     return value is None or isinstance(value, (bool, int, float, str))
+
+
+def term_of(text: str, conditions: Sequence[str] = ()) -> tuple[Pattern, set[str]] | None:
+    """A term as a pattern, and conditions as rules write them; None for a text that is no left side of a rule."""
+    asked = f" if {', '.join(conditions)}" if conditions else ""
+    try:
+        (rule,) = parse_rules(f"%phase expand\nterm: {text} => {text}{asked}", "a term", origin="candidate")
+    except RuleError:
+        return None
+    return None if isinstance(rule.left, Siblings) else (rule.left[0], {one.text for one in rule.conditions})
 
 
 @lru_cache(4096)

@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
-
-import numpy as np
+from math import prod
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.match import Match, bindings_of
+from eqsat.egraph.matching.match import Match
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.theories.chosen import ChosenNodes
 from eqsat.rewrites.theories.forms import Leaf, PolynomialForms, Written
 from eqsat.rewrites.theories.identities import IDENTITY, states_identity
 from eqsat.rewrites.theories.polynomials import Polynomial, added, inverse, multiplied, number, power, variable
@@ -35,8 +34,6 @@ _MOST_EXPONENT = 16
 _WHOLE, _HALVINGS = 1024, 10
 #: The forms of a region that are brought in, and the share of its work that they have to be below.
 _FORMS, _LESS = 2, 0.999
-#: The size that is taken for a dim whose size is not known.
-_UNKNOWN = 64
 
 
 @dataclass(frozen=True)
@@ -69,28 +66,19 @@ class _TooLargeError(Exception):
 
 def sum_matches(egraph: EGraph, chosen: Collection[int]) -> Iterator[Match]:
     """Matches of equations between regions of chosen e-nodes and forms of them with less work."""
-    reader = _SumReader(egraph, chosen)
+    reader = _SumReader(ChosenNodes(egraph, chosen))
     for root in reader.roots():
         check()
         yield from reader.matches(root)
 
 
 class _SumReader:
-    def __init__(self, egraph: EGraph, chosen: Collection[int]) -> None:
-        self.egraph = egraph
-        self.made: dict[int, int] = {}
-        for number_ in sorted(chosen):
-            leader = egraph.find(number_)
-            if not egraph.eclass(leader).constant:
-                self.made.setdefault(leader, number_)
-        self.readers: dict[int, set[int]] = {}
-        for number_ in self.made.values():
-            for operand in egraph.nodes[number_].operands:
-                self.readers.setdefault(egraph.find(operand), set()).add(number_)
+    def __init__(self, nodes: ChosenNodes) -> None:
+        self.nodes, self.egraph = nodes, nodes.egraph
 
     def roots(self) -> list[int]:
         """The classes at which regions end, in the order they were made."""
-        return [leader for leader in self.made if self._adds(leader) and not self._is_inner(leader)]
+        return [leader for leader in self.nodes.made if self._adds(leader) and not self._is_inner(leader)]
 
     def matches(self, root: int) -> Iterator[Match]:
         """The equations of the region that ends at a class."""
@@ -105,39 +93,29 @@ class _SumReader:
         forms = PolynomialForms({leaf.name: leaf for leaf in region.leaves.values()}, known[0].name)
         found = {form.text: form for form in forms.of(whole.polynomial) if form.work < _LESS * whole.form.work}
         for form in sorted(found.values(), key=lambda form: (form.work, len(form.text)))[:_FORMS]:
-            yield from self._match(root, region, whole, form)
-
-    def _match(self, root: int, region: _SumRegion, whole: _ReadClass, form: Written) -> Iterator[Match]:
-        rule = _rule(region, whole, form)
-        if rule is None:
-            return
-        classes: dict[str, Any] = {n: k for n, k in region.classes().items() if n in rule.tensors}
-        bindings = bindings_of(self.egraph, classes, {})
-        yield Match(rule, (root,), (self.made[root],), bindings, classes, whole.uses)
+            rule = _rule(region, whole, form)
+            if rule is not None:
+                yield self.nodes.match(rule, root, region.classes(), whole.uses)
 
     def _adds(self, leader: int) -> bool:
         """True if what was chosen for a class adds or multiplies floats that are wide enough to be regrouped."""
-        number_ = self.made.get(leader)
-        if number_ is None or self.egraph.nodes[number_].op not in _RING:
-            return False
-        type = self.egraph.type(leader)
-        return isinstance(type, TensorType) and type.shape is not None and type.dtype.value in ("float32", "float64")
+        return self.nodes.op(leader) in _RING and self.nodes.is_wide(leader)
 
     def _is_inner(self, leader: int) -> bool:
         """True if a class is read by sums and products alone, and by one of them, or is itself but a product."""
-        readers = self.readers.get(leader, set())
+        readers = self.nodes.readers.get(leader, set())
         if not readers or any(not self._adds(self.egraph.find(n)) for n in readers):
             return False
         if any(self.egraph.nodes[n].op in ("div", "pow") for n in readers):
             return False
-        return len(readers) == 1 or self.egraph.nodes[self.made[leader]].op in ("mul", "neg")
+        return len(readers) == 1 or self.nodes.op(leader) in ("mul", "neg")
 
     def _read(self, leader: int, region: _SumRegion, top: bool = False) -> _ReadClass:
         leader = self.egraph.find(leader)
         if self.egraph.eclass(leader).constant or not self._adds(leader) or not (top or self._is_inner(leader)):
             return self._leaf(leader, region)
-        number_ = self.made[leader]
-        node = self.egraph.nodes[number_]
+        enode = self.nodes.made[leader]
+        node = self.egraph.nodes[enode]
         operands = [self._read(k, region) for k in node.operands]
         polynomial = self._combined(node.op, operands)
         if polynomial is None:
@@ -149,9 +127,9 @@ class _SumReader:
             region.inverted.add(operands[1].text)
         text = f"{node.op}({', '.join(one.text for one in operands)})"
         steps = {k: v for one in operands for k, v in one.form.steps.items()}
-        shape = self._shape(leader)
-        form = Written(text, shape, steps={**steps, text: int(np.prod(shape))})
-        return _ReadClass(text, polynomial, form, (number_, *(n for one in operands for n in one.uses)))
+        shape = self.nodes.sizes(leader)
+        form = Written(text, shape, steps={**steps, text: prod(shape)})
+        return _ReadClass(text, polynomial, form, (enode, *(n for one in operands for n in one.uses)))
 
     def _combined(self, op: str, operands: list[_ReadClass]) -> Polynomial | None:
         """The polynomial of an operator; None where it is none."""
@@ -178,24 +156,18 @@ class _SumReader:
         value = self._number(leader) if constant else None
         if value is not None:
             name, _ = region.numbers.setdefault(leader, (f"n{len(region.numbers)}", value))
-            return _ReadClass(name, number(value), Written(name, self._shape(leader), constant=True))
+            return _ReadClass(name, number(value), Written(name, self.nodes.sizes(leader), constant=True))
         name = f"{'c' if constant else 'x'}{len(region.leaves)}"
-        leaf = region.leaves.setdefault(leader, Leaf(name, self._shape(leader), constant))
+        leaf = region.leaves.setdefault(leader, Leaf(name, self.nodes.sizes(leader), constant))
         return _ReadClass(leaf.name, variable(leaf.name), Written(leaf.name, leaf.shape, constant))
 
     def _number(self, leader: int) -> Fraction | None:
         """The number that all elements of a constant are, where products of it with others stay exact."""
-        elements = self.egraph.value(leader)
-        array = None if elements is None else np.asarray(elements)
-        if array is None or not array.size or array.dtype.kind != "f" or (array != array.flat[0]).any():
+        uniform = self.nodes.uniform(leader)
+        if uniform is None:
             return None
-        value = Fraction(float(array.flat[0])) if np.isfinite(array.flat[0]) else Fraction(1, 3)
-        return value if abs(value) <= _WHOLE and value.denominator <= 2**_HALVINGS and value.denominator != 3 else None
-
-    def _shape(self, leader: int) -> tuple[int, ...]:
-        type = self.egraph.type(leader)
-        dims = type.dims if isinstance(type, TensorType) else ()
-        return tuple(d if isinstance(d, int) else _UNKNOWN for d in dims)
+        value = Fraction(uniform)
+        return value if abs(value) <= _WHOLE and value.denominator <= 2**_HALVINGS else None
 
 
 def _rule(region: _SumRegion, whole: _ReadClass, form: Written) -> Rule | None:

@@ -19,7 +19,10 @@ from eqsat.rewrites.theories.functions import states_function
 PLACES = np.concatenate([np.linspace(-7.0, 7.0, 57), [-30.0, 1e-3, 30.0]])
 
 
-def stated(left: str, right: str, numbers: str = "", asked: str = "wide(x), finite(x)") -> Rule:
+FLOAT32 = 'dtype(x) == "float32"'
+
+
+def stated(left: str, right: str, numbers: str = "", asked: str = f"{FLOAT32}, finite(x)") -> Rule:
     conditions = ", ".join(filter(None, [asked, numbers, f"shape({left}) == shape(x)"]))
     (rule,) = parse_rules(f"one: {left} => {right} if {conditions}", origin="identity")
     return rule
@@ -71,17 +74,31 @@ def test_a_function_is_named_only_where_it_is_that_one(left: str, right: str, nu
 
 
 def test_nothing_is_proved_of_operands_that_nothing_is_asked_of() -> None:
-    assert states_function(stated("mul(x, sigmoid(x))", "silu(x)", asked="wide(x)"))
+    assert states_function(stated("mul(x, sigmoid(x))", "silu(x)", asked=FLOAT32))
     assert not states_function(stated("mul(x, sigmoid(x))", "silu(x)", asked="finite(x)"))
-    (rule,) = parse_rules("one: mul(x, sigmoid(x)) => silu(x) if wide(x), finite(x)", origin="identity")
+    (rule,) = parse_rules(f"one: mul(x, sigmoid(x)) => silu(x) if {FLOAT32}, finite(x)", origin="identity")
     assert not states_function(rule)
+
+
+def test_constants_stand_for_numbers_in_float32_alone() -> None:
+    spelled = "mul(x, add(h, mul(h, erf(div(x, r)))))", "gelu(x)", f"{HALF}, {ROOT}"
+    assert states_function(stated(*spelled))
+    assert not states_function(stated(*spelled, asked="wide(x), finite(x)"))
+
+
+@pytest.mark.parametrize(
+    ("spelled", "numbers"),
+    [("exp(log(x))", ""), ("mul(pow(x, h), pow(x, h))", HALF), ("pow(pow(x, h), t)", f"{HALF}, is_all(t, 2.0)")],
+)
+def test_what_has_no_number_on_a_half_line_is_no_function_that_has(spelled: str, numbers: str) -> None:
+    assert not states_function(stated(spelled, "identity(x)", numbers))
 
 
 def test_infinities_are_asked_about_where_they_make_a_difference() -> None:
     chosen = ("where(greater(x, z), x, z)", "relu(x)", "is_all(z, 0.0)")  # of NaN 0, where relu has NaN
     assert states_function(stated(*chosen))
-    assert not states_function(stated(*chosen, asked="wide(x)"))
-    assert states_function(stated("maximum(x, mul(x, h))", "leaky_relu(x, alpha=0.5)", HALF, asked="wide(x)"))
+    assert not states_function(stated(*chosen, asked=FLOAT32))
+    assert states_function(stated("maximum(x, mul(x, h))", "leaky_relu(x, alpha=0.5)", HALF, asked=FLOAT32))
 
 
 def pool() -> list[str]:

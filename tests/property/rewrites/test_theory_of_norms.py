@@ -28,6 +28,9 @@ ONES = "fill(shape=(8,), value=1.0, dtype=dtype(x))"
 TOP = "reduce_max(x, axes=(2,), keepdims=True)"
 
 
+FLOAT32 = 'dtype(x) == "float32"'
+
+
 def stated(
     left: str, right: str, shapes: dict[str, tuple[int, ...]], numbers: dict[str, float], finite: str | None = None
 ) -> Rule:
@@ -35,7 +38,7 @@ def stated(
     conditions = [f"rank({name}) == {len(shape)}" for name, shape in every.items()]
     conditions += [f"dim({name}, {axis}) == {d}" for name, shape in every.items() for axis, d in enumerate(shape)]
     conditions += [f"is_all({name}, {value!r})" for name, value in numbers.items()]
-    conditions += [f"finite({finite or ', '.join(shapes)})", f"shape({left}) == shape({right})"]
+    conditions += [f"finite({finite or ', '.join(shapes)})", FLOAT32, f"shape({left}) == shape({right})"]
     (rule,) = parse_rules(f"one: {left} => {right} if {', '.join(conditions)}", origin="identity")
     return rule
 
@@ -89,9 +92,28 @@ def test_an_operand_of_which_nothing_is_asked_proves_nothing() -> None:
     assert states_norm(stated(BY_WIDTH, RMS, ONE, numbers, finite="x, g"))
     assert states_norm(stated(BY_WIDTH, RMS, ONE, numbers, finite="g"))  # infinities make the same of both
     assert not states_norm(stated(BY_WIDTH, RMS, ONE, numbers, finite="x"))
-    sizeless = f"one: {BY_WIDTH} => {RMS} if finite(x, g), is_all(n, 8.0), is_all(e, 1e-05)"
+    sizeless = f"one: {BY_WIDTH} => {RMS} if finite(x, g), {FLOAT32}, is_all(n, 8.0), is_all(e, 1e-05)"
     (rule,) = parse_rules(sizeless, origin="identity")
     assert not states_norm(rule)
+
+
+def test_constants_stand_for_numbers_in_float32_alone() -> None:
+    rule = stated(BY_WIDTH, RMS, ONE, EPS | {"n": 8.0})
+    (wide,) = parse_rules(
+        f"one: {rule.text.replace(' == ' + repr('float32'), ' == ' + repr('float64'))}", origin="identity"
+    )
+    assert "float64" in wide.text
+    assert states_norm(rule)
+    assert not states_norm(wide)
+
+
+def test_comparisons_along_rows_are_left_undecided() -> None:
+    xp = RowNamespace((1,), 2)
+    x = xp.operand("x", (3, 4))
+    assert np.shape(xp.maximum(xp.apply("exp", x), xp.number(0.0))) == (3, 4)
+    for compared in (xp.maximum, xp.minimum, xp.less):
+        with pytest.raises(UndecidedError):
+            compared(x, xp.number(0.0))
 
 
 def test_what_does_not_vary_along_the_axes_comes_out_of_means_and_maxima() -> None:

@@ -1,0 +1,65 @@
+"""The e-nodes that were chosen, as theories read them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.matching.match import Match, bindings_of
+from eqsat.language.terms.types import TensorType
+from eqsat.rewrites.conditions.functions import is_uniform, number, wide
+from eqsat.rewrites.rules.rule import Rule
+
+#: The size that is taken for a dim whose size is not known.
+UNKNOWN = 64
+
+
+class ChosenNodes:
+    """The first of the chosen e-nodes, of some operators where these are given, for each class that is computed."""
+
+    def __init__(self, egraph: EGraph, chosen: Collection[int], operators: Collection[str] | None = None) -> None:
+        self.egraph = egraph
+        self.made: dict[int, int] = {}
+        for enode in sorted(chosen):
+            leader = egraph.find(enode)
+            if operators is None or egraph.nodes[enode].op in operators:
+                self.made.setdefault(leader, enode)
+        self.made = {leader: enode for leader, enode in self.made.items() if not egraph.eclass(leader).constant}
+
+    @cached_property
+    def readers(self) -> Mapping[int, set[int]]:
+        """The chosen e-nodes that read each class."""
+        found: dict[int, set[int]] = {}
+        for enode in self.made.values():
+            for operand in self.egraph.nodes[enode].operands:
+                found.setdefault(self.egraph.find(operand), set()).add(enode)
+        return found
+
+    def op(self, leader: int) -> str:
+        """The operator that was chosen for a class, "" where none was."""
+        enode = self.made.get(leader)
+        return "" if enode is None else self.egraph.nodes[enode].op
+
+    def is_wide(self, leader: int) -> bool:
+        """True if a class holds floats that are wide enough to be regrouped, of known rank."""
+        type = self.egraph.type(leader)
+        return isinstance(type, TensorType) and type.shape is not None and bool(wide(self.egraph.view(leader)))
+
+    def sizes(self, leader: int) -> tuple[int, ...]:
+        """The sizes of the axes of a class, one for all that are not known."""
+        type = self.egraph.type(leader)
+        dims = type.dims if isinstance(type, TensorType) else ()
+        return tuple(d if isinstance(d, int) else UNKNOWN for d in dims)
+
+    def uniform(self, leader: int) -> float | None:
+        """The number that all elements of a small constant are; None where they differ, or are not finite."""
+        view = self.egraph.view(leader)
+        return float(number(view)) if is_uniform(view) else None
+
+    def match(self, rule: Rule, root: int, named: Mapping[str, int], uses: Sequence[int]) -> Match:
+        """The match of an equation at a class, with the classes of its variables."""
+        classes: dict[str, Any] = {name: leader for name, leader in named.items() if name in rule.tensors}
+        bindings = bindings_of(self.egraph, classes, {})
+        return Match(rule, (root,), (self.made[root],), bindings, classes, tuple(uses))
