@@ -1,4 +1,4 @@
-"""Writes the figures of docs/compare.md and docs/pytorch.md from files of results: ``python -m benchmarks.compare``.
+"""Writes the figures of docs/compare.md, docs/pytorch.md and docs/growth.md: ``python -m benchmarks.compare``.
 
 The text between ``<!-- figures: NAME -->`` and ``<!-- end of figures -->`` is made by a function here; the rest of the
 page is written by hand and has no figure of ours.
@@ -7,20 +7,22 @@ page is written by hand and has no figure of ours.
 from __future__ import annotations
 
 import json
-import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
 import click
 
+from benchmarks.baselines.figures import baselines
+from benchmarks.growth_figures import growth, phases
+from benchmarks.markdown import mean, number, percent, table
 from benchmarks.precision.figures import precisions
 
 RESULTS = Path(__file__).parent / "results"
 PAGE = Path(__file__).parents[1] / "docs" / "compare.md"
-TORCH_PAGE = PAGE.with_name("pytorch.md")
+TORCH_PAGE, GROWTH_PAGE = PAGE.with_name("pytorch.md"), PAGE.with_name("growth.md")
 
 #: The files of results by name, as parsed.
 Results: TypeAlias = Mapping[str, Any]
@@ -36,45 +38,8 @@ def read_results(folder: Path = RESULTS) -> Results:
 
 def rewritten(page: str, results: Results) -> str:
     """The page with the figures of these results; KeyError for a block that nothing here makes."""
-    figures = {**FIGURES, "torch": torch}
+    figures = {**FIGURES, "torch": torch, "phases": phases, "growth": growth}
     return _BLOCK.sub(lambda found: f"{found[1]}{found[2]}\n{figures[found[1]](results)}\n\n", page)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown, of which the first column is text and the others are numbers."""
-    ruler = ["---", *("---:" for _ in head[1:])]
-    return "\n".join(f"| {' | '.join(line)} |" for line in (head, ruler, *rows))
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number with so many significant digits, and its thousands set apart.
-
-    >>> number(0.19726), number(12358.8, 5), number(2347), number(1.0)
-    ('0.197', '12 359', '2 347', '1.00')
-    """
-    if isinstance(value, int):
-        return f"{value:,}".replace(",", " ")
-    if value and not 1e-4 <= abs(value) < 10.0**digits:
-        return f"{value:,.0f}".replace(",", " ") if abs(value) >= 1 else f"{value:.1e}"
-    places = digits - 1 - math.floor(math.log10(abs(value))) if value else digits - 1
-    return f"{value:,.{max(places, 0)}f}".replace(",", " ")
-
-
-def percent(share: float) -> str:
-    """A share in percent, 0 where it is rounding alone.
-
-    >>> percent(0.0678), percent(2e-16), percent(0.6142)
-    ('6.8 %', '0 %', '61 %')
-    """
-    if share < 1e-9:
-        return "0 %"
-    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
-
-
-def mean(values: Iterable[float]) -> float:
-    """The geometric mean."""
-    found = [math.log(value) for value in values]
-    return math.exp(math.fsum(found) / len(found))
 
 
 def machine(results: Results) -> str:
@@ -336,6 +301,7 @@ FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
             models,
             summary,
             extraction,
+            baselines,
             anytime,
             states,
             precisions,
@@ -376,8 +342,8 @@ def _between(low: float, high: float) -> str:
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; fail if the page differs from the files.")
 def main(check: bool) -> None:
-    """Update the figures of docs/compare.md and docs/pytorch.md."""
-    for path in (PAGE, TORCH_PAGE):
+    """Update the figures of docs/compare.md, docs/pytorch.md and docs/growth.md."""
+    for path in (PAGE, TORCH_PAGE, GROWTH_PAGE):
         page = path.read_text(encoding="utf-8")
         wanted = rewritten(page, read_results())
         if check and page != wanted:

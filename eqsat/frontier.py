@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from eqsat.costs.model.amounts import UNIT_NAMES, check_term
 from eqsat.costs.model.cost import PEAK_MEMORY, readable
+from eqsat.egraph.derived import DerivedConstants
 from eqsat.errors import ExtractionError
 from eqsat.extract.limited.pareto import Front, check_two, front, plot, table
 from eqsat.extract.tensors.assembly import assemble
@@ -59,7 +60,7 @@ class Frontier:
 
     def graphs(self) -> Iterator[Graph]:
         """The graphs, in the order of the points; like every graph that is not certified, to be checked before use."""
-        known: dict[object, object] = {}
+        known = DerivedConstants()
         for point in self.front.points:
             yield lower(assemble(self.extraction, point.solution, self.original, known).plan)
 

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.egraph.engine import load
+from eqsat.errors import CertificateError
 from eqsat.extract import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
+from eqsat.language.graphs.repeats import condensed
 from eqsat.language.onnx.read.model import Given, ModelArgument, model_digest, read
 from eqsat.language.sizes.asked import check_sizes
 from eqsat.language.sizes.buckets import check_names
@@ -18,8 +20,9 @@ from eqsat.report.finalists import Candidate
 from eqsat.report.parts import SessionLevel
 from eqsat.report.report import Progress
 from eqsat.report.result import Result
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.steps.archive.archive import Archive
+from eqsat.steps.blocks.whole import BlocksError
 from eqsat.steps.bodies import optimised_inside
 from eqsat.steps.calibrating import calibrated
 from eqsat.steps.certifying import Judged, Ruling, first_certified
@@ -28,6 +31,8 @@ from eqsat.steps.failures import guarded, kept_original
 from eqsat.steps.growing import Grown, grow
 from eqsat.steps.kernels import with_kernels
 from eqsat.steps.log import Log
+from eqsat.steps.parts.tasks import FoundPart, PartOutcome, PartTask
+from eqsat.steps.parts.whole import PartedRun, is_for_parts
 from eqsat.steps.precision.choice import IntegerChoice
 from eqsat.steps.precision.equalising import Equaliser
 from eqsat.steps.precision.floats import FloatChoice
@@ -37,6 +42,10 @@ from eqsat.steps.reporting import explained, result_of
 from eqsat.steps.settings import SATURATE, Settings
 from eqsat.steps.sizes import placed
 from eqsat.steps.trials import Trials
+from eqsat.system.collector import collect_here
+from eqsat.system.deadline import TimeUp
+from eqsat.system.heap import return_freed
+from eqsat.system.mapped import release_mapped
 
 #: The share of what is left of a call after choosing that measuring may take: the certificate has the rest, since
 #: nothing is kept without one.
@@ -72,7 +81,7 @@ class Opened:
     settings: Settings
     log: Log
     given: Given
-    rules: tuple[Rule, ...] | None
+    rules: RuleSet | None
 
     @classmethod
     def of(cls, model: ModelArgument, options: Options, growing: float = SATURATE) -> Opened:
@@ -109,9 +118,30 @@ class Opened:
             archive = Archive.of(self.given, self.rules, self.settings)
             earlier = archive.find()
         if earlier is None:
-            return self.run().with_bodies().result(archive.keep)
+            run = self.run().with_bodies().with_blocks()
+            if is_for_parts(run.given, run.settings, run.log):
+                return PartedRun(run.given, run.rules, run.settings, run.log, optimised_part).result()
+            return run.result(archive.keep)
         describe_call(earlier.report, self.given, self.settings)
         return earlier
+
+
+def optimised_part(task: PartTask) -> PartOutcome:
+    """Optimise a part of a graph, here or in another process."""
+    outcome = _part_outcome(task)
+    collect_here()  # nothing refers to the e-graph any more
+    return outcome
+
+
+def _part_outcome(task: PartTask) -> PartOutcome:
+    graph = task.graph
+    opened = Opened.of(graph, task.options)
+    # Its readers are in other parts, which may tell the sign of a zero.
+    given = replace(opened.given, doubted=task.doubted, heard=True)
+    kept: list[Candidate] = []
+    run = replace(opened, given=given).run().with_blocks()
+    result = run.result(lambda _result, candidate, _settings: kept.append(candidate))
+    return PartOutcome.of(result, FoundPart.of(kept[-1]) if kept else None, graph)
 
 
 @dataclass(frozen=True)
@@ -124,7 +154,7 @@ class Run:
     settings: Settings
     log: Log
     given: Given
-    rules: tuple[Rule, ...]
+    rules: RuleSet
     adjust: Adjust | None = None
 
     @classmethod
@@ -143,15 +173,37 @@ class Run:
 
         return replace(self, given=optimised_inside(self.given, self.settings, self.log, optimised))
 
+    def with_blocks(self) -> Run:
+        """The same run with equal blocks of the model standing for each other, where nothing tells them apart.
+
+        Ranges and errors of values, limits of the whole and states of its inputs do.
+        """
+        settings = self.settings
+        plain = settings.choices.policy.is_exact and settings.is_plain and not settings.bounds
+        if not plain or settings.costs.cost is not None or self.adjust is not None:
+            return self
+        try:
+            with self.log.phase("read"), settings.deadline:
+                return replace(self, given=replace(self.given, condensed=condensed(self.given.graph)))
+        except TimeUp:
+            return self  # the next step finds so as well, and says what is left undone
+
     def result(self, keep: Callable[[Result, Candidate, Settings], None] | None = None) -> Result:
         """The result of all steps: the original where something fails, and the report says what did.
 
         `keep` is told of a result and of the finalist that it is, where nothing failed.
         """
 
-        def attempt(rules: tuple[Rule, ...], again: bool) -> Result:
+        def attempt(rules: RuleSet, again: bool) -> Result:
             run = replace(self, rules=rules)
-            finished = run.finish(run.saturate(rules), self.settings.options.measure, again)
+            try:
+                finished = run.finish(run.saturate(rules), self.settings.options.measure, again)
+            except (CertificateError, BlocksError) as error:
+                if self.given.condensed is None:
+                    raise
+                self.log.warnings.append(f"equal blocks were looked at one by one: {error.what}")
+                run = replace(run, given=replace(self.given, condensed=None))
+                finished = run.finish(run.saturate(rules), self.settings.options.measure, again)
             if keep is not None:
                 keep(finished.result, finished.kept, self.settings)
             return finished.result
@@ -162,7 +214,7 @@ class Run:
         """The original, as the result of a run that failed, or that there was no time for."""
         return kept_original(self.given, self.settings, self.log)
 
-    def saturate(self, rules: tuple[Rule, ...]) -> Grown:
+    def saturate(self, rules: RuleSet) -> Grown:
         """The e-graph of the model, grown by rules."""
         return grow(self.given, rules, self.settings, self.log, self.quick_choice)
 
@@ -200,6 +252,7 @@ class Run:
         levels = self.levels(ruling, judged, trials) if measure else []
         with deadline:
             explanation = explained(grown, ruling, timed, self.settings, self.log)
+        return_freed()  # of sessions, which hold the weights once each
         result = result_of(self.given, grown, chosen, ruling, judged, explanation, levels, self.settings, self.log)
         return Finished(result, chosen, ruling.candidates, ruling.best)
 
@@ -233,7 +286,7 @@ class Run:
 
     def measure(self, chosen: Chosen, trials: Trials, measure: bool) -> Judged:
         """The finalists that agree with the original, timed against it where that is asked for and can be."""
-        settings, source = self.settings, self.given.source
+        settings, source = self.settings, self.given.runnable
         candidates = chosen.candidates
         with self.log.phase("measure"):
             with settings.deadline.part(_MEASURE):
@@ -241,6 +294,8 @@ class Run:
             if measured is None:
                 with settings.deadline.part(_MEASURE):
                     candidates = trials.agreeing(candidates, source)
+            return_freed()  # of sessions, which hold the weights once each
+            release_mapped()
         # Other terms than time were not timed.
         only_time = settings.costs.cost is not None or set(settings.costs.objective) == {"time"}
         times = measured if only_time and self.adjust is None else None
@@ -276,7 +331,7 @@ class Run:
             return []
         self.log.say(Progress("measure", detail="levels of ONNX Runtime"))
         with self.log.phase("measure"), self.settings.deadline.part(_LEVELS):
-            return trials.levels(ruling.best, ruling.candidates[0], self.given.source, judged.times)
+            return trials.levels(ruling.best, ruling.candidates[0], self.given.runnable, judged.times)
 
     def _choose_exactly(self, grown: Grown, again: bool) -> tuple[Chosen, Judged, Ruling]:
         """The choice in the precision of the model, after none in a lower one could be kept."""
@@ -284,7 +339,7 @@ class Run:
         run = replace(self, settings=self.settings.exact)
         chooser, trials = run.chooser(grown), Trials(run.settings, run.log)
         chosen = chooser.choice(chooser.problem())
-        candidates = trials.agreeing(chosen.candidates, self.given.source)
+        candidates = trials.agreeing(chosen.candidates, self.given.runnable)
         ruling = first_certified(self.given, grown, candidates, None, trials, again)
         # Times of the finalists in lower precision say nothing of these, which bear the same names.
         return chosen, Judged(candidates, chosen.candidates, None, None), ruling

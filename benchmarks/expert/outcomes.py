@@ -64,7 +64,9 @@ def class_of(before: float, after: float, expert: float) -> str:
 
 
 def worst(row: Mapping[str, Any]) -> str:
-    """The class of a case over devices: the worst of those on which there is something to gain."""
+    """The class of a case over devices: the worst of those on which there is something to gain; a failure is a miss."""
+    if "failed" in row:
+        return "missed"
     found = [row[device]["class"] for device in DEVICES if device in row and row[device]["class"] != NOTHING]
     return max(found, key=CLASSES.index) if found else NOTHING
 

@@ -9,7 +9,7 @@ from eqsat.buckets.result import BucketedResult
 from eqsat.language.sizes.buckets import Bucket, Buckets
 from eqsat.language.terms.graph import Graph
 from eqsat.report.result import Result
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.run import Run
 from eqsat.steps.failures import guarded
 from eqsat.steps.sizes import placed
@@ -23,7 +23,7 @@ def choose_each(run: Run, buckets: Buckets) -> BucketedResult:
     one graph become one.
     """
 
-    def attempt(rules: tuple[Rule, ...], again: bool) -> dict[Bucket, Result]:
+    def attempt(rules: RuleSet, again: bool) -> dict[Bucket, Result]:
         grown = run.saturate(rules)
 
         def choose(part: Run) -> Result:

@@ -6,19 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
-from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference, relative_difference
+from eqsat.certify.compare import DRAWS, EXACT_ELEMENTS, agree_exactly, float_difference
 from eqsat.certify.cone import Cone, positions
+from eqsat.certify.folding import folded_error
 from eqsat.certify.record import Certificate, CheckedRegion, Kind
 from eqsat.errors import CertificateError, UncheckedError
-from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.graphs.interpret import run
 from eqsat.language.ops import spec
 from eqsat.language.ops.nn.endings import with_activations_apart
 from eqsat.language.sizes.solve import sizing_of
-from eqsat.language.terms import OPAQUE, Array, Constant, DType, Graph, TensorType
+from eqsat.language.terms import OPAQUE, Constant, DType, Graph, TensorType
 from eqsat.system.deadline import check as check_time
 
 #: A region of more arithmetic operations than this is drawn once: one draw errs with a probability of some 1e-5.
@@ -84,7 +82,7 @@ def certify(
         if not _equal(check, value, old.outputs[name]) and (value, old.outputs[name]) not in pending
     ]
     regions = [_check_region(check, group) for group in _grouped(check, pending)]
-    error, count = _folded_error(check, folded)
+    error, count = folded_error(new, folded, check.new_positions)
     kinds = {r.kind for r in regions}
     kind = "identical" if not kinds else kinds.pop() if len(kinds) == 1 else "mixed"
     largest = max([error, *(r.error for r in regions)])
@@ -349,45 +347,3 @@ def _form(check: _Check, old: Cone, new: Cone, targets: Mapping[str, str]) -> An
 def _keeps_value(constant: Constant) -> bool:
     count = int(np.prod(constant.type.static, dtype=np.int64))
     return count <= EXACT_ELEMENTS or not constant.type.dtype.is_float
-
-
-@np.errstate(all="ignore")
-def _folded_error(check: _Check, folded: Graph) -> tuple[float, int]:
-    """The largest rounding error of a folded constant against its expression in float64, and how many there are."""
-    names = [v for v in folded.constants if v in check.new_positions]
-    if not names:
-        return 0.0, 0
-    cone = Cone(check.new, check.new_positions, names, lambda v: False)
-    exact = run(cone.subgraph, {}, Floats(wide=True))
-    worst = 0.0
-    for index, name in enumerate(names):
-        constant = folded.constants[name]
-        is_float = constant.type.dtype.is_float
-        error = relative_difference(
-            np.asarray(exact[str(index)]), constant.array.astype(np.float64) if is_float else constant.array
-        )
-        bound = 8 * float(ml_dtypes.finfo(constant.type.dtype.numpy).eps) if is_float else 0.0
-        if error > bound and is_float and _leaves_range(np.asarray(exact[str(index)]), constant, bound):
-            raise UncheckedError(
-                f"constant {name!r} leaves the range of {constant.type.dtype.value} when it is folded",
-                where=check.new.name,
-                expected="constants that their type holds to its full precision",
-            )
-        if error > bound:
-            raise CertificateError(
-                f"folded constant {name!r} differs from its expression by {error:.1e}",
-                where=check.new.name,
-                expected=f"at most {bound:.0e}, the rounding of {constant.type.dtype.value}",
-                remedy="the original is unchanged; report this model",
-            )
-        worst = max(worst, error)
-    return worst, len(names)
-
-
-def _leaves_range(exact: Array, constant: Constant, bound: float) -> bool:
-    """Return whether a folded constant equals its expression but for elements that overflow or lose digits."""
-    limits = ml_dtypes.finfo(constant.type.dtype.numpy)
-    size = np.abs(exact)
-    normal = (size >= float(limits.smallest_normal)) | (exact == 0)
-    within = (size <= float(limits.max)) & normal | ~np.isfinite(exact)
-    return not within.all() and relative_difference(exact[within], constant.array.astype(np.float64)[within]) <= bound

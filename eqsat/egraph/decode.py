@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
-
-import numpy as np
+from dataclasses import dataclass
 
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
-from eqsat.egraph.facts.ranges import evaluated
-from eqsat.egraph.snapshot import Snapshot, SnapshotNode, may_derive
+from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import ExtractionError
-from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.graphs.portable import is_portable
-from eqsat.language.ops import spec
 from eqsat.language.terms import OPAQUE as OPAQUE_NODE
-from eqsat.language.terms import Constant, Graph, Node, TensorType, ValueType
+from eqsat.language.terms import Constant, Graph, Node, ValueType
 from eqsat.system.deadline import check
 
 
@@ -178,53 +171,3 @@ class _Decoder:
     def _fresh(self, op: str) -> str:
         counter = self.counters.setdefault(op, itertools.count())
         return next(name for index in counter if (name := f"eqsat_{op}_{index}") not in self.taken)
-
-
-def fold_derived(graph: Graph, known: dict[Any, Any] | None = None) -> Graph:
-    """The graph with its nodes over constants evaluated, in float64 and rounded once, unless that takes too much.
-
-    `known` carries evaluated constants from one graph to the next that is derived from the same ones.
-    """
-    known = {} if known is None else known
-    keys: dict[str, Any] = {v: id(c) for v, c in graph.constants.items()}
-    env: dict[str, Constant] = dict(graph.constants)
-    sizes = {v: c.nbytes for v, c in env.items()}
-    # Each constant counts once, or a few nodes that each double one would allow any size.
-    sources = {v: frozenset((v,)) for v in env}
-    exact = Floats(wide=True)
-    arrays: dict[str, Any] = {}
-    computed: list[Node] = []
-    for node in graph.nodes:
-        result = graph.type(node.outputs[0])
-        foldable = node.op != OPAQUE_NODE and spec(node.op).is_foldable and len(node.outputs) == 1
-        foldable = foldable and all(v is None or v in env for v in node.inputs)
-        if not foldable or not isinstance(result, TensorType) or not result.is_static:
-            computed.append(node)
-            continue
-        given = frozenset[str]().union(*(sources[v] for v in node.inputs if v is not None))
-        if not may_derive(result.elements({}) * result.dtype.itemsize, sum(sizes[v] for v in given)):
-            computed.append(node)
-            continue
-        (name,) = node.outputs
-        key = keys[name] = (node.op, node.attrs, tuple(v and keys[v] for v in node.inputs))
-        if key not in known:
-            for value in node.inputs:
-                if value is not None and value not in arrays:
-                    check(0)
-                    arrays[value] = exact.constant(env[value].array, env[value].type)
-            operands = [None if v is None else arrays[v] for v in node.inputs]
-            types = [None if v is None else env[v].type for v in node.inputs]
-            elements = [None if v is None else env[v].array for v in node.inputs]
-            array = None
-            if result.dtype.is_float or is_portable(node.op, node.attrs, elements):
-                array = evaluated(exact, node, operands, types, result)
-            check(0)
-            # The certificate names values outside their type's range.
-            with np.errstate(over="ignore", invalid="ignore"):
-                known[key] = None if array is None else (array, Constant.of(array, result.dtype))
-        if known[key] is None:
-            computed.append(node)
-            continue
-        arrays[name], env[name] = known[key]
-        sources[name] = given
-    return replace(graph, nodes=tuple(computed), constants=env).without_dead()

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from eqsat.egraph.constructors import constructor_name, is_variadic, presence_name
 from eqsat.egraph.engine import Engine
 from eqsat.egraph.facts.ranges import check_size, evaluated, leaves_range
-from eqsat.egraph.nodes import EClass, ENode, Firing, RuleUnion
+from eqsat.egraph.nodes import EClass, ENode, Firing, RuleUnion, tensor_in
+from eqsat.egraph.view import TensorView
 from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import Attrs, Constant
 from eqsat.language.terms import Node as GraphNode
-from eqsat.language.terms.matrices import diagonal_of, rows_attend
 from eqsat.language.terms.types import DType, OpaqueType, TensorType, ValueType
 
 #: Leaves and helpers that are no operators: a graph input, a constant, an operand left out, an opaque node, one output
@@ -57,6 +56,13 @@ class EGraph:
         self._constant_ids: dict[bytes | int, int] = {}
         self._hidden: set[int] = set()
         self._members: dict[tuple[int, str], list[tuple[int, tuple[int, ...], int]]] | None = None
+        self._risen: set[int] = set()
+        self._views: dict[int, TensorView] = {}
+        self._joined = False
+        #: The operands of one e-node of a class that are all less deep than it, as long as they are known to be.
+        self.shallower: dict[int, tuple[int, ...]] = {}
+        #: The class that stands for operands left out, once there is one.
+        self.nothing: int | None = None
 
     # -- growing ------------------------------------------------------------------------------------------------------
 
@@ -119,7 +125,8 @@ class EGraph:
 
     def absent(self) -> int:
         """The leaf that stands for an operand left out."""
-        return self.add(ABSENT, Attrs(), (), types=(_NOTHING,))
+        self.nothing = self.add(ABSENT, Attrs(), (), types=(_NOTHING,))
+        return self.nothing
 
     def union(self, left: int, right: int, rule: str, firing: Firing | None = None, root: int = 0) -> bool:
         """Make two e-nodes equal on the word of a rule; False where they already are.
@@ -135,15 +142,21 @@ class EGraph:
         self._join(a, b)
         return True
 
-    def rebuild(self, relations: Iterable[tuple[str, int]] = ()) -> dict[str, list[tuple[int, ...]]]:
-        """Bring in egglog's equalities; return the matches recorded since the last time, classes by leader."""
-        classes, matches = self.engine.read(relations)
+    def rebuild(
+        self, relations: Iterable[tuple[str, int]] = (), limit: int | None = None
+    ) -> dict[str, list[tuple[int, ...]]]:
+        """Bring in egglog's equalities; return the matches recorded since the last time, classes by leader.
+
+        Relations with more than `limit` matches are left out, and these forgotten.
+        """
+        classes, matches = self.engine.read(relations, limit)
         for members in classes:
             first = min(members)
             for other in members:
                 self._join(self.find(first), self.find(other))
         leaders = [self.find(members[0]) for members in classes]
         self._rehash()
+        self._spread_facts()
         widths = dict(relations)
         return {
             name: sorted({(*(leaders[c] for c in row[: widths[name]]), *row[widths[name] :]) for row in rows})
@@ -217,13 +230,22 @@ class EGraph:
             self._values[leader] = self._evaluate(leader)
         return self._values[leader]
 
+    def stated(self, number: int) -> Constant | None:
+        """The constant that the model states for the class of an e-node, if it does."""
+        members = (self.nodes[n] for n in self.eclass(number).members) if self.eclass(number).constant else ()
+        return next((self.constants[node.attrs["index"]] for node in members if node.op == CONST), None)
+
     def size(self) -> tuple[int, int]:
         """The number of distinct e-nodes and of e-classes."""
         return len(self._memo), len(self._classes)
 
     def view(self, number: int) -> TensorView:
         """The class of an e-node as conditions see it."""
-        return TensorView(self, self.find(number))
+        leader = self.find(number)
+        known = self._views.get(leader)
+        if known is None:
+            known = self._views[leader] = TensorView(self, leader)
+        return known
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
@@ -276,8 +298,12 @@ class EGraph:
         if a == b:
             return
         keep, drop = min(a, b), max(a, b)
-        self._leader[drop] = keep
+        self._leader[drop], self._joined = keep, True
+        self.shallower.pop(keep, None)
+        self.shallower.pop(drop, None)
         one, two = self._classes[keep], self._classes.pop(drop)
+        if (one.finite, one.constant) != (two.finite, two.constant):
+            self._risen.add(keep)
         one.members = sorted([*one.members, *two.members])
         one.constant |= two.constant
         one.finite |= two.finite
@@ -289,13 +315,37 @@ class EGraph:
 
     def _rehash(self) -> None:
         """Keys every e-node by the leaders of its operands; of congruent e-nodes the first stands for all."""
+        self._members = None
+        if not self._joined:
+            return
+        self._joined = False
         memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
         find = self.find
         for (op, attr_id, operands), number in self._memo.items():
             key = (op, attr_id, tuple(find(k) for k in operands))
             known = memo.get(key)
             memo[key] = number if known is None else min(known, number)
-        self._memo, self._members = memo, None
+        self._memo = memo
+
+    def _spread_facts(self) -> None:
+        """Bring what an equality told of a class to the classes that are computed from it."""
+        if not self._risen:
+            return
+        readers: dict[int, list[int]] = {}
+        for (_, _, operands), number in self._memo.items():
+            for operand in operands:
+                readers.setdefault(operand, []).append(number)
+        while self._risen:
+            for number in readers.get(self.find(self._risen.pop()), ()):
+                known = self.eclass(number)
+                if known.finite and known.constant:
+                    continue
+                told = self._facts(number, known.generation)
+                if told.finite > known.finite or told.constant > known.constant:
+                    known.finite |= told.finite
+                    known.constant |= told.constant
+                    self._values.pop(self.find(number), None)
+                    self._risen.add(self.find(number))
 
     def _check_range(self, op: str, attrs: Attrs, operands: Sequence[int], types: Sequence[ValueType]) -> None:
         """Refuse a small constant outside its type's range, as rules over the real numbers make them."""
@@ -303,13 +353,13 @@ class EGraph:
             return
         given = self._tensors(operands, op)
         arrays = [None if t is None else self.value(k) for k, t in zip(operands, given, strict=True)]
-        if leaves_range(GraphNode(op, (), (), attrs), arrays, given, _tensor(types[0], op)):
+        if leaves_range(GraphNode(op, (), (), attrs), arrays, given, tensor_in(types[0], op)):
             raise ShapeError(f"a constant leaves the range of {types[0]}", where=op)
 
     def _tensors(self, operands: Sequence[int], op: str) -> list[TensorType | None]:
         """The types of an operator's operands, None for those left out; ShapeError where one is no tensor."""
         types = map(self.type, operands)
-        return [None if type is _NOTHING else _tensor(type, op) for type in types]
+        return [None if type is _NOTHING else tensor_in(type, op) for type in types]
 
     def _is_known(self, number: int) -> bool:
         return self.type(number) is _NOTHING or (self.eclass(number).constant and self.value(number) is not None)
@@ -345,56 +395,5 @@ class EGraph:
             if any(o is None and self.type(k) is not _NOTHING for o, k in zip(operands, node.operands, strict=True)):
                 continue
             step, types = GraphNode(node.op, (), (), node.attrs), self._tensors(node.operands, node.op)
-            return evaluated(Floats(), step, operands, types, _tensor(node.types[0], node.op))
+            return evaluated(Floats(), step, operands, types, tensor_in(node.types[0], node.op))
         return None
-
-
-@dataclass(frozen=True, slots=True)
-class TensorView:
-    """An e-class as the conditions of rules see it."""
-
-    egraph: EGraph
-    leader: int
-
-    @property
-    def type(self) -> TensorType:
-        """Element type and shape; ShapeError where the class holds no tensor."""
-        return _tensor(self.egraph.type(self.leader), "a condition")
-
-    @property
-    def constant(self) -> bool:
-        """True where the tensor is known before the program runs."""
-        return self.egraph.eclass(self.leader).constant
-
-    @property
-    def value(self) -> Any | None:
-        """The elements of a small constant, else None."""
-        return self.egraph.value(self.leader)
-
-    @property
-    def finite(self) -> bool:
-        """True where no element can be an infinity or NaN."""
-        return self.egraph.eclass(self.leader).finite
-
-    @property
-    def attends(self) -> bool:
-        """True for a constant mask in which no row hides all keys."""
-        mask = self._stored
-        return mask.attends if mask is not None else self.value is not None and rows_attend(self.value)
-
-    @property
-    def diagonal(self) -> float | None:
-        """The number on the diagonal of a constant matrix with zeros beside it, else None."""
-        return diagonal_of(self.value) if (matrix := self._stored) is None else matrix.diagonal
-
-    @property
-    def _stored(self) -> Constant | None:
-        """The constant that the model states for the class, if it does."""
-        nodes = (self.egraph.nodes[n] for n in self.egraph.eclass(self.leader).members) if self.constant else ()
-        return next((self.egraph.constants[n.attrs["index"]] for n in nodes if n.op == CONST), None)
-
-
-def _tensor(type: ValueType, reader: str) -> TensorType:
-    if isinstance(type, TensorType):
-        return type
-    raise ShapeError(f"{reader} reads {type}", expected="a tensor")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
+import sys
 import weakref
 from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib.machinery import PathFinder
 from typing import Any
 
 from eqsat.errors import EqsatError, UsageError
@@ -14,31 +17,33 @@ from eqsat.system.deadline import check
 
 #: Text handed to egglog at once; parsing is quadratic in its length.
 _CHUNK = 25
-#: The attributes of a row that congruence has removed. egglog's scheduler matches such rows too, over classes that are
-#: no more; the row that replaced it is matched besides.
-_REMOVED = "Value(4294967295)"
 #: The sort of tensors.
 _SORT = "T"
 
 
+@cache
 def _bindings() -> Any:
-    """The module of egglog, which formats with black; black looks for a home as it is loaded, used or not."""
-    try:
-        from egglog import bindings
-    except RuntimeError:
-        given = os.environ.pop("XDG_CACHE_HOME", None)
-        os.environ["XDG_CACHE_HOME"] = os.devnull
-        try:
-            from egglog import bindings
-        finally:
-            del os.environ["XDG_CACHE_HOME"]
-            if given is not None:
-                os.environ["XDG_CACHE_HOME"] = given
-    return bindings
+    """The compiled module of egglog, without its Python package.
+
+    The package formats with black, compiles classes and takes 0.2 s, twenty times as long, to import; none of that is
+    used here. A program that imports egglog itself finds the same module.
+    """
+    package = importlib.util.find_spec("egglog")
+    name = "egglog.bindings"
+    found = None if package is None else PathFinder.find_spec(name, package.submodule_search_locations)
+    if found is None or found.loader is None:
+        raise ImportError("egglog's compiled module is missing", name=name)
+    loaded = name in sys.modules
+    module = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    if not loaded:
+        # It enters itself there, without its package, which would lack it then.
+        sys.modules.pop(name, None)
+    return module
 
 
 def load() -> None:
-    """Load egglog ahead of the first e-graph: that takes some tenths of a second, in which nothing can be ended."""
+    """Load egglog ahead of the first e-graph: nothing can be ended while it loads."""
     _bindings()
 
 
@@ -91,7 +96,7 @@ class Engine:
         self._declared: set[str] = set()
         self._equal = False
         self._run(
-            f"(sort {_SORT})\n(function node (i64) {_SORT} :merge old)\n(ruleset clear)\n"
+            f"(sort {_SORT})\n(function node (i64) {_SORT} :merge old)\n"
             "(ruleset unite)\n(relation equal (i64 i64))\n"
             "(rule ((equal i j) (= x (node i)) (= y (node j))) ((union x y) (delete (equal i j))) :ruleset unite)"
         )
@@ -125,9 +130,9 @@ class Engine:
         row = " ".join([relation, *(f"t{i}" for i in range(tensors)), *(f"n{i}" for i in range(numbers))])
         self.flush()
         self._run(
-            f"(relation {relation} ({sorts}))\n"
+            f"(relation {relation} ({sorts}))\n(ruleset clear-{relation})\n"
             f'(rule ({" ".join(facts)}) (({row})) :ruleset {ruleset} :name "{relation}")\n'
-            f'(rule (({row})) ((delete ({row}))) :ruleset clear :name "clear-{relation}")'
+            f'(rule (({row})) ((delete ({row}))) :ruleset clear-{relation} :name "clear-{relation}")'
         )
 
     def insert(self, number: int, name: str, attrs: int, operands: Sequence[int], *, packed: bool = False) -> None:
@@ -180,17 +185,24 @@ class Engine:
             self._equal = False
             self._run("(run-schedule (run unite))")
 
-    def match(self, ruleset: str, limit: int) -> None:
-        """Run the queries of a ruleset once; a query with more than `limit` new matches is skipped this time."""
-        self.flush()
-        self._run(
-            f"(run-schedule (let-scheduler bo (back-off :match-limit {limit} :ban-length 1)) (run-with bo {ruleset}))"
-        )
+    def match(self, ruleset: str) -> None:
+        """Run the queries of a ruleset once, on what is new since they ran before.
 
-    def read(self, relations: Iterable[tuple[str, int]]) -> tuple[list[list[int]], dict[str, list[tuple[int, ...]]]]:
+        egglog's schedulers would count matches beforehand, but run each query on the whole e-graph every time.
+        """
+        self.flush()
+        self._run(f"(run-schedule (run {ruleset}))")
+
+    def read(
+        self, relations: Iterable[tuple[str, int]], limit: int | None = None
+    ) -> tuple[list[list[int]], dict[str, list[tuple[int, ...]]]]:
         """The e-classes, as lists of the numbers that name them, and the recorded matches, which are then forgotten.
 
-        For each relation and its number of tensor columns, rows hold positions in the list of classes, then numbers.
+        For each relation and its number of tensor columns, rows hold positions in the list of classes, then numbers. A
+        relation with more than `limit` matches is forgotten unread.
+
+        Where one variable stands twice, egglog was seen to match terms whose class no number names any more. They are
+        left out: no match is wrong by that, but one is lost where what they became is not matched as well.
         """
         self.flush()
         functions = self._guarded(lambda: self._egraph.freeze().functions)
@@ -203,19 +215,24 @@ class Engine:
                 continue  # a pair of operands
             position = index.setdefault(row.output, len(classes))
             if position == len(classes):
-                classes.append([])
-            classes[position].append(named)
+                classes.append([named])
+            else:
+                classes[position].append(named)
         matches: dict[str, list[tuple[int, ...]]] = {}
+        matched: list[str] = []
         for relation, tensors in relations:
             rows = functions[relation].rows
             if rows:
-                matches[relation] = [
-                    (*(index[v] for v in r.inputs[:tensors]), *(number(v) for v in r.inputs[tensors:]))
-                    for r in rows
-                    if not any(str(v) == _REMOVED for v in r.inputs[tensors:])
-                ]
-        if matches:
-            self._run("(run-schedule (run clear))")
+                matched.append(relation)
+            if rows and (limit is None or len(rows) <= limit):
+                read = matches[relation] = []
+                for row in rows:
+                    inputs = row.inputs
+                    columns = [index.get(v, -1) for v in inputs[:tensors]]
+                    if -1 not in columns:
+                        read.append((*columns, *[number(v) for v in inputs[tensors:]]))
+        if matched:
+            self._run("(run-schedule " + " ".join(f"(run clear-{relation})" for relation in matched) + ")")
         return classes, matches
 
     def close(self) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eqsat.language.terms import Attrs, ValueType
+from eqsat.errors import ShapeError
+from eqsat.language.terms import Attrs, TensorType, ValueType
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +62,10 @@ class RuleUnion:
     right: int
     firing: Firing | None = None
     root: int = 0
+
+
+def tensor_in(type: ValueType, reader: str) -> TensorType:
+    """The type of a class that holds a tensor; ShapeError for another one."""
+    if isinstance(type, TensorType):
+        return type
+    raise ShapeError(f"{reader} reads {type}", expected="a tensor")

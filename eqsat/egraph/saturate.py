@@ -5,14 +5,14 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.fire import fire
 from eqsat.egraph.matching.match import Binder, Match
-from eqsat.egraph.matching.query import Query, Rewrite, compile_query
+from eqsat.egraph.matching.query import ListedRewrites, Query, Rewrite, RewriteSource, compile_query
 from eqsat.egraph.matching.siblings import groups
 from eqsat.egraph.matching.work import QueryWork, Relation
 from eqsat.egraph.saturation import Limits, Saturation, SaturationStep
@@ -28,6 +28,8 @@ FAR = "too many firings from the original"
 PHASES, REARRANGE = ("simplify", "expand", "fuse", "merge"), "associate"
 #: The phase of steps whose matches were found elsewhere.
 BROUGHT = "theories"
+#: The rows that are bound between two looks at the limits.
+_AT_ONCE = 64
 #: The most matches beyond the radius that are kept, to be applied where it is extended.
 _KEPT = 20_000
 
@@ -46,7 +48,7 @@ class Saturator:
     def __init__(
         self,
         egraph: EGraph,
-        rules: Sequence[Rewrite],
+        rules: RewriteSource | Iterable[Rewrite],
         limits: Limits,
         progress: Callable[[str, int], None] | None = None,
         should_stop: Callable[[], bool] | None = None,
@@ -54,12 +56,12 @@ class Saturator:
     ) -> None:
         self.deadline = deadline
         self.egraph, self.limits = egraph, limits
-        self.rules = {p: [r for r in rules if r.phase == p] for p in (*PHASES, REARRANGE)}
+        self.rules = rules if isinstance(rules, RewriteSource) else ListedRewrites(rules)
         self.progress, self.should_stop = progress, should_stop
         self.report = Saturation()
         self._compiled: set[str] = set()
         self._declared: dict[str, int] = {}
-        self._relations: dict[str, dict[tuple[str, ...], Relation]] = {p: {} for p in self.rules}
+        self._relations: dict[str, dict[tuple[str, ...], Relation]] = {p: {} for p in (*PHASES, REARRANGE)}
         self._seen: set[tuple[object, ...]] = set()
         self._siblings: dict[str, list[Match]] = {}
         self._spreads: dict[str, set[tuple[int, ...]]] = {}
@@ -72,7 +74,7 @@ class Saturator:
         self._owner = threading.get_ident()
         self._start, self._spent = time.perf_counter(), 0.0
         self._now = SaturationStep("", (0, 0))
-        for phase in self.rules:
+        for phase in (*PHASES, REARRANGE):
             egraph.engine.ruleset(phase)
 
     def run(self) -> Saturation:
@@ -238,6 +240,7 @@ class Saturator:
                 self._match(phase, revisit)
                 self._finish_left()
             if self._relations[phase]:
+                self.egraph.rebuild()  # congruent e-nodes are one, wherever a step was interrupted
                 nodes, classes = self.egraph.size()
                 self.report.growth.append((phase, nodes, classes, time.perf_counter() - self._start))
                 if self.progress:
@@ -256,17 +259,11 @@ class Saturator:
         if not relations:
             return
         self._left_phase = phase
-        self.egraph.engine.match(phase, self.limits.matches)
-        matches = self.egraph.rebuild([(r.name, r.width) for r in relations])
+        self.egraph.engine.match(phase)
+        matches = self.egraph.rebuild([(r.name, r.width) for r in relations], self.limits.matches)
         self.deadline.spend(sum(map(len, matches.values())))
         for relation in relations:
-            rows_of: dict[tuple[str, ...], list[tuple[int, ...]]] = {}
-            for row in matches.get(relation.name, ()):
-                wanted = tuple(map(self.egraph.operator, row[relation.width :]))
-                rows_of.setdefault(wanted, []).append(row)
-            for wanted, served in relation.served.items():
-                rows = rows_of.get(wanted, [])
-                self._left.extend(QueryWork(query, binder, rows, revisit) for query, binder in served)
+            self._left.extend(relation.work(self.egraph, matches.get(relation.name, ()), revisit))
 
     def _finish_left(self) -> None:
         """Apply the matches that are left; a limit that is met leaves the rest for the next step."""
@@ -281,7 +278,7 @@ class Saturator:
             return  # nothing but new operators, or numbers of operands, lets a rule be compiled
         self._declared[phase] = seen
         known = self._relations[phase]
-        for rule in self.rules[phase]:
+        for rule in self.rules.applicable(phase, self.egraph.arities):
             query = None if rule.name in self._compiled else compile_query(rule, self.egraph.arities)
             if query is None:
                 continue
@@ -311,21 +308,22 @@ class Saturator:
 
     def _bind(self, work: QueryWork) -> None:
         """The matches of rows that were not seen before; siblings in groups."""
-        query = work.query
-        near = {self.egraph.find(n) for n in self._focus} if query.rule.phase == REARRANGE else set()
+        query, binder = work.query, work.binder
+        near = {self.egraph.find(n) for n in self._focus} if query.rule.phase == REARRANGE else None
         while work.done < len(work.rows):
-            self._check()
-            row = work.rows[work.done]
-            work.done += 1
-            if query.rule.phase == REARRANGE and near.isdisjoint(self.egraph.find(row[k]) for k in query.roots):
-                if not query.sites:  # others are looked at again in every step
-                    outside = QueryWork(query, work.binder, [], revisit=False, stage="bind")
-                    self._outside.setdefault(query.name, outside).rows.append(row)
-                continue
-            if not query.sites and self._is_seen(query, row):
-                continue
-            bound = work.binder.bind(row)
-            work.matches += [m for m in bound if not query.sites or not self._is_seen(query, _identity(m))]
+            rows = work.rows[work.done : work.done + _AT_ONCE]
+            self._check(len(rows))
+            for row in rows:
+                if near is not None and near.isdisjoint(self.egraph.find(row[k]) for k in query.roots):
+                    if not query.sites:  # others are looked at again in every step
+                        outside = QueryWork(query, binder, [], revisit=False, stage="bind")
+                        self._outside.setdefault(query.name, outside).rows.append(row)
+                    continue
+                bound = binder.bind(row, work.enodes)
+                if query.sites:
+                    bound = [match for match in bound if not self._is_seen(query, _identity(match))]
+                work.matches += bound
+            work.done += len(rows)
         if isinstance(query.rule.left, Siblings) and work.matches:
             siblings = self._siblings.setdefault(query.name, [])
             siblings += work.matches  # a sibling that appears late joins the ones found before
@@ -377,10 +375,11 @@ class Saturator:
         """The limit that is met where there is no time left."""
         return "step_limit" if self.deadline.counts_steps else "time_limit"
 
-    def _check(self) -> None:
+    def _check(self, steps: int = 1) -> None:
+        """Count steps that are about to be done; _Stopped where a limit is met."""
         if self.egraph.size()[0] >= self.limits.nodes:
             raise _Stopped("node_limit")
-        self.deadline.spend()
+        self.deadline.spend(steps)
         if self.deadline.over or time.perf_counter() - self._start > self.limits.seconds:
             raise _Stopped(self._late)
         if self.should_stop is not None and self.should_stop():

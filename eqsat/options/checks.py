@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast, get_args
 from eqsat.errors import CALLERS_NOTE, UsageError, nearest
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from eqsat.costs.devices.device import DeviceArgument
     from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.costs.table.table import CostTable
@@ -111,6 +113,31 @@ def over_sizes(name: str, given: Any) -> Any:
     known = get_args(OverSizes)
     if given not in known:
         raise UsageError(f"{name} = {given!r}", expected=" or ".join(map(repr, known)), remedy=nearest(given, known))
+    return given
+
+
+def partitioner(name: str, given: Any) -> str:
+    """The name of a way to cut graphs."""
+    from eqsat.options.choices import partitioners
+
+    known = tuple(partitioners())
+    if given not in known:
+        raise UsageError(f"{name} = {given!r}", expected=" or ".join(map(repr, known)), remedy=nearest(given, known))
+    return str(given)
+
+
+def executor(name: str, given: Any) -> Executor | int | None:
+    """An executor, or a number of processes; None for this process."""
+    from concurrent.futures import Executor
+
+    if given is not None and not isinstance(given, Executor):
+        if not _is(given, Integral) or given < 1:
+            raise UsageError(
+                f"{name} = {given!r}",
+                expected="a concurrent.futures.Executor, or a number of processes above 0",
+                remedy="of a Dask client that is client.get_executor()",
+            )
+        return int(given)
     return given
 
 

@@ -48,6 +48,13 @@ def forms() -> tuple[str, ...]:
     return FORMS
 
 
+def partitioners() -> tuple[str, ...]:
+    """Ways to cut graphs."""
+    from eqsat.language.graphs.partition import PARTITIONERS
+
+    return tuple(PARTITIONERS)
+
+
 def terms() -> tuple[str, ...]:
     """Terms of costs."""
     from eqsat.costs.model.amounts import UNITS

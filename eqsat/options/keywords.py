@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from pathlib import Path
 from typing import TypedDict
 
@@ -61,6 +62,9 @@ class OptimizeKeywords(ExploreKeywords, total=False):
     """The keyword arguments of `optimize`."""
 
     buckets: BucketsArgument | None
+    max_nodes: int
+    partition: str
+    executor: Executor | int | None
     measure: bool
     strict: bool
     cache: bool

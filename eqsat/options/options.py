@@ -10,21 +10,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from eqsat.errors import UsageError
 from eqsat.options import checks, choices
+from eqsat.options.costing import CostOptions
 from eqsat.options.meanings import CALLS, Call, meaning_of
 from eqsat.options.meanings import stated as _meaning
 from eqsat.options.sizes import sizes_of
 
 # A command line reads the options before it knows what to do: nothing heavy is imported here.
 if TYPE_CHECKING:
-    from eqsat.costs.devices.device import DeviceArgument
-    from eqsat.costs.kernels.precision import PrecisionPolicy
-    from eqsat.costs.model.asked import CostFunction
-    from eqsat.costs.model.prices import Objective
+    from concurrent.futures import Executor
+
     from eqsat.costs.table.table import CostTable
     from eqsat.language.sizes.buckets import Buckets, BucketsArgument
-    from eqsat.language.terms.state import State
     from eqsat.options.sizes import SizesArgument
-    from eqsat.quantisation.forms import CalibrationArgument
     from eqsat.report.report import Progress
     from eqsat.rewrites.rules.rule import Rule
     from eqsat.runtime.examples import OverSizes
@@ -34,94 +31,12 @@ RulesArgument: TypeAlias = "Sequence[Rule | str | Path] | str | Path | None"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Options:
+class Options(CostOptions):
     """Every option of a run, checked when it is made; UsageError for one that is out of its domain.
 
     Fields hold options in one form, such as sizes with their weights and limits as numbers.
     """
 
-    device: DeviceArgument = field(
-        default="onnxruntime-cpu",
-        metadata=_meaning(
-            checks.device,
-            'the device whose costs count, "cuda" for the GPU that is here, or the path of a file of one\'s own',
-            flag="--device",
-            help="The device whose costs to minimise.",
-            choices=choices.devices,
-        ),
-    )
-    objective: Objective | None = field(
-        default=None,
-        metadata=_meaning(
-            checks.objective,
-            "the weights of the terms of the cost: time (seconds), flops, bytes, launches, weight_memory and "
-            "peak_memory (bytes), error (relative); time alone if left out",
-            since="explore",
-            flag="--objective",
-            kind="weights",
-            choices=choices.terms,
-            help="Term to minimise, with its weight; may be repeated.",
-        ),
-    )
-    cost: CostFunction | None = field(
-        default=None,
-        metadata=_meaning(
-            checks.called,
-            "a function from an Application of one operator to its cost, in place of an objective",
-            since="explore",
-        ),
-    )
-    limits: Mapping[str, float | str] | None = field(
-        default=None,
-        metadata=_meaning(
-            checks.limits,
-            'the most of each term, such as {"peak_memory": "8 GB", "launches": 40}',
-            flag="--limit",
-            kind="limits",
-            choices=choices.terms,
-            help="Limit of a term, as launches=40; may be repeated.",
-        ),
-    )
-    layouts: str | Sequence[str] = field(
-        default="auto",
-        metadata=_meaning(
-            checks.layouts,
-            'the layouts that values may be held in, "auto" for all that the device has kernels for',
-            flag="--layouts",
-            kind="layouts",
-            help="Layouts that values may be held in.",
-            choices=choices.layouts,
-        ),
-    )
-    precision: str | PrecisionPolicy = field(
-        default="exact",
-        metadata=_meaning(
-            checks.precision,
-            '"exact", the model\'s element types, "tf32", "mixed", "int8", "int4", "float16", "bfloat16", or a policy',
-            flag="--precision",
-            help="Policy of precision.",
-            choices=choices.precisions,
-        ),
-    )
-    calibration: CalibrationArgument | None = field(
-        default=None,
-        metadata=_meaning(
-            checks.calibration,
-            "inputs that a lower precision is chosen and judged on: dicts of arrays by input name, one such dict, or "
-            "the path of an .npz file or of a folder of .npy files",
-            flag="--calibration",
-            kind="data",
-            help="Inputs that a lower precision is chosen and judged on: an .npz file, or a folder of .npy files.",
-        ),
-    )
-    boundary: Mapping[str, State] | None = field(
-        default=None,
-        metadata=_meaning(
-            checks.boundary,
-            "the states of inputs and outputs that are not row-major in their own type",
-            since="explore",
-        ),
-    )
     extractor: str = field(
         default="ilp",
         metadata=_meaning(
@@ -266,6 +181,41 @@ class Options:
             flag="--opset",
             kind="count",
             help="Opset to write; the model's own if left out.",
+        ),
+    )
+    max_nodes: int = field(
+        default=5_000,
+        metadata=_meaning(
+            checks.count,
+            "the most nodes of a graph that one e-graph is made of, equal blocks left out; a larger one is cut into "
+            "parts, and searched again around the cuts (docs/adr/0055)",
+            since="optimize",
+            flag="--max-nodes",
+            kind="count",
+            help="Most nodes of one e-graph; larger graphs are optimised in parts.",
+        ),
+    )
+    partition: str = field(
+        default="flow",
+        metadata=_meaning(
+            checks.partitioner,
+            'the way to cut such a graph, "flow" for the cuts that lose the fewest substitutions, or "balanced"',
+            since="optimize",
+            flag="--partition",
+            help="Way to cut a graph that is too large for one e-graph.",
+            choices=choices.partitioners,
+        ),
+    )
+    executor: Executor | int | None = field(
+        default=None,
+        metadata=_meaning(
+            checks.executor,
+            "a concurrent.futures.Executor that optimises parts, such as that of a Dask client, or a number of "
+            'processes, which a script starts below `if __name__ == "__main__":`; this process if left out',
+            since="optimize",
+            flag="--processes",
+            kind="count",
+            help="Processes that optimise the parts of such a graph.",
         ),
     )
     measure: bool = field(

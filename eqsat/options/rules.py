@@ -9,9 +9,10 @@ from eqsat.errors import UsageError
 from eqsat.options.options import RulesArgument
 from eqsat.rewrites.rules.loader import load_rules
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
 
 
-def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
+def rules_of(given: RulesArgument) -> RuleSet:
     """The library, the library with files or texts of rules besides, or exactly the rules given.
 
     RuleError if the sides of a rule that somebody made, and that was not shipped, differ in types.
@@ -30,4 +31,4 @@ def rules_of(given: RulesArgument) -> tuple[Rule, ...]:
         for rule in own:
             check_types(rule)
     more = [r for r in given if not isinstance(r, Rule)]
-    return (*exact, *load_rules(more)) if more else exact
+    return RuleSet((*RuleSet.of(exact).sources, *load_rules(more).sources)) if more else RuleSet.of(exact)

@@ -164,7 +164,7 @@ def explain(encoding: Encoding, original: Candidate, finalist: Candidate, change
         change = _change(region, notation, before, after)
         groups.setdefault((change.rules, *change.before.items(), *change.after.items()), []).append(change)
     changes = sorted(map(together, groups.values()), key=lambda c: (-(c.predicted or 0.0), -len(c.values)))
-    changes += _elsewhere(original, finalist, changes)
+    changes += elsewhere(original, finalist, changes)
     return Explanation(
         changes=tuple(changes),
         grounds=grounds(fired_rules(egraph, {name for region in changed for name in region.derivation.rules})),
@@ -177,7 +177,7 @@ def explain(encoding: Encoding, original: Candidate, finalist: Candidate, change
 _NOTHING = 1e-9
 
 
-def _elsewhere(original: Candidate, finalist: Candidate, changes: Sequence[Change]) -> list[Change]:
+def elsewhere(original: Candidate, finalist: Candidate, changes: Sequence[Change]) -> list[Change]:
     """The changes by states and kernels outside the regions: the operators they spare and take, and the saving."""
     total = original.cost.total.seconds
     saved = total - finalist.cost.total.seconds - sum(c.predicted or 0.0 for c in changes)

@@ -32,8 +32,9 @@ def kept(candidates: Sequence[Candidate], measured: Measured | None) -> tuple[Ca
         if after <= before * (1 + _SAME) and best.size < original.size:
             return best, "it has fewer nodes and costs no more by the model; it was not measured"
         return original, "nothing found costs less by the model"
+    # Finalists may have been timed at different times, each beside the original.
     for candidate in sorted(
-        (c for c in others if c.name not in measured.refused), key=lambda c: measured.median(c.name)
+        (c for c in others if c.name not in measured.refused), key=lambda c: measured.ratio(c.name)
     ):
         bound = measured.bound(candidate.name)
         if bound < WORTH:

@@ -30,6 +30,43 @@ class Baseline(FormerDict):
 
 
 @dataclass(frozen=True, slots=True)
+class Usage(FormerDict):
+    """The kernels that one run of a graph launches, and the bytes it takes: those of values that are live at once, at
+    most, and those of its weights."""
+
+    launches: int
+    peak_memory: float
+    weights: int
+
+
+@dataclass(frozen=True, slots=True)
+class EqualBlocks(FormerDict):
+    """A run of `count` equal blocks of so many `nodes`, of which `grown` were written into the e-graph.
+
+    The second of these stands for the blocks that were not.
+    """
+
+    nodes: int
+    count: int
+    grown: int
+
+
+@dataclass(frozen=True, slots=True)
+class GraphPart(FormerDict):
+    """A part of a graph that is too large for one e-graph: its nodes and its cost before and after, and its `tries`.
+
+    Parts around the cuts are searched after the others, which their names say. `why` is the reason for which a part was
+    left as it was, where its search failed or there was no time for it, else "".
+    """
+
+    name: str
+    nodes: tuple[int, int]
+    costs: tuple[float, float]
+    tries: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Finalist(FormerDict):
     """A graph that could be the result, and the reason for which it was kept or not; the first one is the original.
 

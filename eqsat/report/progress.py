@@ -6,10 +6,20 @@ import math
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-Phase: TypeAlias = Literal["read", "calibrate", "bodies", "saturate", "extract", "measure", "certify", "write"]
+Phase: TypeAlias = Literal["read", "calibrate", "bodies", "parts", "saturate", "extract", "measure", "certify", "write"]
 
 #: The phases of an optimisation, in order.
-PHASES: tuple[Phase, ...] = ("read", "calibrate", "bodies", "saturate", "extract", "measure", "certify", "write")
+PHASES: tuple[Phase, ...] = (
+    "read",
+    "calibrate",
+    "bodies",
+    "parts",
+    "saturate",
+    "extract",
+    "measure",
+    "certify",
+    "write",
+)
 
 
 @dataclass(frozen=True, slots=True)

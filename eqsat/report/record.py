@@ -73,6 +73,15 @@ class Record:
     found_again: str = ""
     rounding: RoundingReport | None = None
     levels: Sequence[parts.SessionLevel] = ()
+    blocks: Sequence[parts.EqualBlocks] = ()
+    partition: Sequence[parts.GraphPart] = ()
+    usage_before: parts.Usage | None = None
+    usage_after: parts.Usage | None = None
+
+    @property
+    def nodes_grown(self) -> int:
+        """The nodes of the model that were written into the e-graph."""
+        return self.nodes_before - sum((one.count - one.grown) * one.nodes for one in self.blocks)
 
     @property
     def level(self) -> str:

@@ -42,7 +42,13 @@ class Report(Record):
     model was measured; both are empty where every dim of the inputs is a number. `borrowed_share` is the part of the
     cost that was measured in another environment, which `borrowed_from` names with the factors by which its times were
     scaled. `found_again` says when the result was optimised, and how long that took, where it is that of an earlier
-    run; all seconds are those of that run then.
+    run; all seconds are those of that run then. `blocks` lists the runs of equal blocks of which only a few are in the
+    e-graph; `gap`, `lower_bound`, `enodes` and what is told of rules are of that smaller e-graph then, at the costs of
+    the whole. `partition` lists the parts of a graph that was cut, whose e-nodes are added up in `enodes`,
+    and of whose choice there is no bound.
+
+    `usage_before` and `usage_after` are the launches and the memory of one run of the original and of the
+    result, in the order they are written in and at the sizes they are costed at; None where nothing was chosen.
 
     `input` is the model with its SHA-256, `arguments` the options that differ from their defaults, `versions` those of
     Python and of the packages that a result depends on, `machine` where the run took place; together they say how to

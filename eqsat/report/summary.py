@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from eqsat.certify import Certificate
 from eqsat.costs.model.cost import Cost
@@ -12,6 +12,8 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.encode import Encoding
 from eqsat.egraph.saturation import Saturation
 from eqsat.extract import Solution
+from eqsat.extract.problem.peaks import peak_of_graph, peak_of_plan
+from eqsat.language.graphs.repeats import KEPT, Condensed
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.model import Given, Inside
 from eqsat.language.sizes.solve import sizing_of
@@ -52,73 +54,135 @@ def report_of(
     points: Sequence[SizePoint] = (),
 ) -> Report:
     """The report of an outcome."""
-    given, best, grown = outcome.given, outcome.kept, outcome.grown
-    original = given.original
-    solution, measured = outcome.solution, outcome.measured
+    given, best, grown, solution = outcome.given, outcome.kept, outcome.grown, outcome.solution
     enodes, eclasses = outcome.encoding.egraph.size()
-    before = outcome.candidates[0].cost
     bound = min(solution.lower_bound, best.cost.price)
     refused: dict[str, dict[str, int]] = {}
     for (rule, reason), times in sorted(grown.refused.items()):
         refused.setdefault(rule, {})[reason] = times
-    certificate = best.certificate
     # With the original its bodies are kept as well.
     bodies = [] if best is outcome.candidates[0] else [body for body in given.inside if not body.failure]
-    return Report(
-        name=original.name,
-        device=device,
-        nodes_before=given.nodes,
-        nodes_after=best.size,
-        cost_before=before.price,
-        cost_after=best.cost.price,
+    certificate = replace(
+        summary_of(best.certificate),
+        text=_certified(best.certificate, bodies),
+        bodies=[parts.BodyCertificate(body.place, body.certificate) for body in bodies],
+    )
+    report = kept_report(
+        given,
+        outcome.candidates[0],
+        best,
+        outcome.because,
+        outcome.measured,
+        outcome.finalists,
+        certificate,
+        costs,
+        device,
+        points,
+    )
+    return replace(
+        report,
         lower_bound=bound,
         gap=0.0 if best.cost.price <= bound else 1 - bound / best.cost.price,
-        objective={} if costs.cost is not None else dict(costs.objective),
         stopped_by="interrupted" if stopped else grown.stopped_by,
         extraction=solution.status,
         enodes=enodes,
         eclasses=eclasses,
         growth=list(grown.growth),
+        rules_fired=most_often(grown.fired),
+        rules_refused=refused,
+        seconds=dict(seconds),
+        changes=[*report.changes, *map(_change_inside, bodies), *outcome.explained.changes],
+        amounts=dict(best.amounts),
+        rounding=best.rounding,
+        baselines=list(outcome.baselines),
+        blocks=[] if given.condensed is None else list(_blocks(given.condensed)),
+        warnings=list(warnings),
+    )
+
+
+def kept_report(
+    given: Given,
+    original: Candidate,
+    best: Candidate,
+    because: str,
+    measured: Measured | None,
+    finalists: Sequence[parts.Finalist],
+    certificate: parts.CertificateSummary,
+    costs: CostModel,
+    device: str,
+    points: Sequence[SizePoint],
+) -> Report:
+    """The report of the finalist that is kept, without a bound on its cost and all else that its search tells."""
+    graph = given.original
+    return Report(
+        name=graph.name,
+        device=device,
+        nodes_before=given.nodes,
+        nodes_after=best.size,
+        cost_before=original.cost.price,
+        cost_after=best.cost.price,
+        lower_bound=0.0,
+        gap=1.0,
+        objective={} if costs.cost is not None else dict(costs.objective),
+        stopped_by="",
+        extraction="heuristic",
         estimated_share=best.cost.estimated_share,
         borrowed_share=best.cost.borrowed_share,
         borrowed_from="" if costs.borrowed is None or not best.cost.borrowed_share else costs.borrowed.description,
-        rules_fired=dict(sorted(grown.fired.items(), key=lambda item: (-item[1], item[0]))),
-        rules_refused=refused,
-        certificate=parts.CertificateSummary(
-            kind=certificate.kind,
-            error=certificate.error,
-            regions=certificate.regions,
-            folded=certificate.folded,
-            draws=certificate.draws,
-            sizes=[dict(s) for s in certificate.sizes],
-            text=_certified(certificate, bodies),
-            bodies=[parts.BodyCertificate(body.place, body.certificate) for body in bodies],
-        ),
-        seconds=dict(seconds),
+        certificate=certificate,
         measured_before=measured.median("original") if measured else None,
         measured_after=measured.median(best.name) if measured else None,
         measured_ratio=measured.ratio(best.name) if measured else None,
         measured_bound=measured.bound(best.name) if measured else None,
-        finalists=list(outcome.finalists),
+        finalists=list(finalists),
         rounds=measured.rounds if measured else 0,
         kept=best.name,
-        kept_because=outcome.because,
+        kept_because=because,
         opaque=[
             parts.OpaqueNode(n.name or n.outputs[0], str(n.attrs["op_type"]), str(n.attrs["reason"]))
-            for n in original.nodes
+            for n in graph.nodes
             if n.op == OPAQUE
         ],
-        operators_before=operators_of(original),
+        operators_before=operators_of(graph),
         operators_after=operators_of(best.graph),
-        changes=[*_settled(original), *map(_change_inside, bodies), *outcome.explained.changes],
-        amounts=dict(best.amounts),
-        rounding=best.rounding,
+        changes=list(_settled_changes(graph)),
         steps=list(steps_of(best)),
-        baselines=list(outcome.baselines),
-        sizes=[parts.CostedSizes(shown(original, p), p.weight) for p in points],
-        measured_at=described(original, measured.points) if measured else "",
-        warnings=list(warnings),
+        sizes=[parts.CostedSizes(shown(graph, p), p.weight) for p in points],
+        measured_at=described(graph, measured.points) if measured else "",
+        usage_before=_usage(original, costs),
+        usage_after=_usage(best, costs),
     )
+
+
+def most_often(fired: Mapping[str, int]) -> dict[str, int]:
+    """The number of times that each rule fired, the largest first."""
+    return dict(sorted(fired.items(), key=lambda item: (-item[1], item[0])))
+
+
+def summary_of(certificate: Certificate) -> parts.CertificateSummary:
+    """The record of a certificate."""
+    return parts.CertificateSummary(
+        kind=certificate.kind,
+        error=certificate.error,
+        regions=certificate.regions,
+        folded=certificate.folded,
+        draws=certificate.draws,
+        sizes=[dict(sizes) for sizes in certificate.sizes],
+        text=str(certificate),
+    )
+
+
+def _usage(candidate: Candidate, costs: CostModel) -> parts.Usage:
+    """The launches and the memory of a finalist."""
+    total, plan = candidate.cost.total, None if candidate.assembled is None else candidate.assembled.plan
+    peak = peak_of_graph(candidate.graph, costs.sizes) if plan is None else peak_of_plan(plan, costs.sizes)
+    weights = sum(constant.nbytes for constant in candidate.graph.constants.values())
+    return parts.Usage(total.launches, peak, weights)
+
+
+def _blocks(condensed: Condensed) -> Iterator[parts.EqualBlocks]:
+    """The runs of equal blocks of a graph."""
+    return (parts.EqualBlocks(repeat.length, repeat.count, KEPT) for repeat in condensed.repeats)
 
 
 def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
@@ -126,7 +190,7 @@ def _certified(certificate: Certificate, bodies: Sequence[Inside]) -> str:
     return f"{certificate}; {count(len(bodies), 'body', 'bodies')} checked apart" if bodies else str(certificate)
 
 
-def _settled(graph: Graph) -> Iterator[parts.ControlChange]:
+def _settled_changes(graph: Graph) -> Iterator[parts.ControlChange]:
     """The nodes that reading put in the place of control flow, as changes."""
     for settled in graph.origin.settled if isinstance(graph.origin, OnnxOrigin) else ():
         yield parts.ControlChange(settled.text, rules=("known ahead",), predicted=settled.runs * RUN_SECONDS)

@@ -81,13 +81,15 @@ def interleaved(
     time_limit: float = 10.0,
     warm_up: int = WARM_UP,
     should_stop: Callable[[], bool] | None = None,
+    is_settled: Callable[[Timings], bool] | None = None,
 ) -> Timings:
     """Time programs in turn, in an order shuffled anew each round, so that drift of the machine meets all alike.
 
     Stops after `rounds` rounds, or after the first round that ends past `time_limit` seconds, but never before
     LEAST_ROUNDS rounds; when `should_stop()` becomes true, after the current one, and fewer than LEAST_ROUNDS bound
-    nothing. TimeUp where the deadline that it runs under is over before there are that many. Each program is called
-    `warm_up` times first, which also decides how many calls make a sample.
+    nothing. TimeUp where the deadline that it runs under is over before there are that many. After that many it ends as
+    well where `is_settled` finds that more of them would tell nothing. Each program is called `warm_up` times first,
+    which also decides how many calls make a sample.
     """
     if rounds < LEAST_ROUNDS or not time_limit > 0 or warm_up < 1:
         raise UsageError(
@@ -97,12 +99,22 @@ def interleaved(
     now = _CLOCKS[clock]
     end = Deadline(min(time_limit, current().seconds))
     calls = {name: calls_a_sample(program, warm_up, now) for name, program in programs.items()}
-    samplers = {name: partial(_sample, program, calls[name], now) for name, program in programs.items()}
+    taken: dict[str, list[float]] = {name: [] for name in programs}
+
+    def sample(name: str) -> float:
+        taken[name].append(_sample(programs[name], calls[name], now))
+        return taken[name][-1]
 
     def ended(done: int) -> bool:
+        if done == LEAST_ROUNDS and is_settled is not None and is_settled(_timings(taken, clock)):
+            return True
         return (done >= LEAST_ROUNDS and end.over) or (should_stop is not None and should_stop())
 
-    samples = sampled(samplers, rounds, np.random.default_rng(seed), ended)
+    samplers = {name: partial(sample, name) for name in programs}
+    return _timings(sampled(samplers, rounds, np.random.default_rng(seed), ended), clock)
+
+
+def _timings(samples: Mapping[str, Sequence[float]], clock: Clock) -> Timings:
     return Timings({name: tuple(s) for name, s in samples.items()}, clock)
 
 

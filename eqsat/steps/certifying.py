@@ -42,16 +42,25 @@ def first_certified(
     lower precision, it is not looked at.
     """
     log: Log = trials.log
+
+    def certified(candidate: Candidate) -> str | None:
+        return trials.certify(given.graph, grown.encoding, candidate, grown.saturation, again)
+
     while True:
         best, because = kept(candidates, times)
-        refused = trials.certify(given.graph, grown.encoding, best, grown.saturation, again)
-        if refused is None:
-            return Ruling(candidates, best, because, trials.refused)
-        if best is candidates[0]:
-            log.warnings.append(f"the original in the states asked for is not checked: {refused}")
-            return Ruling(candidates, best, because, trials.refused)
-        log.warnings.append(f"{best.name} was left out: {refused}")
-        trials.refused[best.name] = refused
+        # Those that were timed were compared before.
+        if times is None and trials.disagreement(best, candidates, given.runnable) is not None:
+            if best.name in trials.differing:
+                certified(best)  # which says what is wrong
+        else:
+            refused = certified(best)
+            if refused is None:
+                return Ruling(candidates, best, because, trials.refused)
+            if best is candidates[0]:
+                log.warnings.append(f"the original in the states asked for is not checked: {refused}")
+                return Ruling(candidates, best, because, trials.refused)
+            log.warnings.append(f"{best.name} was left out: {refused}")
+            trials.refused[best.name] = refused
         candidates = [c for c in candidates if c is not best]
         if len(candidates) == 1 and not trials.settings.choices.policy.is_exact:
             # There is a choice in the model's precision to be made.

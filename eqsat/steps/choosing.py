@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from eqsat.costs.model.model import CostModel
+from eqsat.egraph.derived import DerivedConstants
 from eqsat.errors import ExtractionError
 from eqsat.extract import Solution, solve
 from eqsat.extract.solvers.restricted import Restricted
@@ -23,11 +25,14 @@ from eqsat.report.parts import Baseline
 from eqsat.report.report import Progress
 from eqsat.runtime.onnxruntime.support import available_on, windowed_dims
 from eqsat.steps import fused
+from eqsat.steps.blocks.whole import BlocksError
 from eqsat.steps.candidates import Finalists
 from eqsat.steps.growing import Grown
 from eqsat.steps.log import Log
 from eqsat.steps.precision.overflow import PRECISION, FloatRanges
 from eqsat.steps.settings import Settings
+from eqsat.steps.trials import before_trials
+from eqsat.system.deadline import Deadline, TimeUp, check
 
 #: The share of what is left of a call that choosing may take, and that of a choice which another one follows.
 _EXTRACT, _BEGIN = 0.5, 0.1
@@ -41,7 +46,7 @@ _FIRST_SHARE = 0.6
 _BALANCE_SHARE = 0.25
 
 #: The share of what is left, and the seconds, that a choice on the way may take; it is greedy among more e-nodes.
-_QUICK_SHARE, _QUICK_SECONDS, _QUICK_NODES = 0.05, 2.0, 1_500
+_QUICK_SHARE, _QUICK_SECONDS, _QUICK_NODES = 0.05, 2.0, 6_000
 
 #: How often the weights of sizes are changed, and how strongly a size that is worse than another draws them.
 _ROUNDS, _STEP = 4, 4.0
@@ -64,7 +69,8 @@ class Chosen:
 class Chooser:
     """Chooses among the e-nodes of the e-graph of a model, as far as it was grown.
 
-    `ranges` are those of values on the calibration data, where some may be held in float16.
+    `ranges` are those of values on the calibration data, where some may be held in float16. `derived` has the constants
+    of finalists that are derived from those of the model. `until` is the end of choosing, where that is known.
     """
 
     settings: Settings
@@ -73,6 +79,13 @@ class Chooser:
     grown: Grown
     adjust: Adjust | None = None
     ranges: FloatRanges | None = None
+    derived: DerivedConstants = field(default_factory=DerivedConstants)
+    until: Deadline | None = None
+
+    @cached_property
+    def deadline(self) -> Deadline:
+        """The end of choosing, after which there is time to make a choice ready."""
+        return before_trials(self.given, self.settings) if self.until is None else self.until
 
     def quick(self) -> tuple[TensorProblem, Solution]:
         """The problem in the precision of the model, and a solution found fast: where more forms are worth growing."""
@@ -117,22 +130,24 @@ class Chooser:
             return self.problem()
 
         def solved(extraction: TensorProblem) -> Solution:
-            share = settings.deadline.part(_BALANCE_SHARE / _ROUNDS)
+            share = self.deadline.part(_BALANCE_SHARE / _ROUNDS)
             return solve(extraction.problem, time_limit=share, should_stop=settings.options.should_stop)
 
-        return _balanced(self.given.graph, costs, self.problem, solved)
+        return _balanced(self.given.grown, costs, self.problem, solved)
 
     def choice(self, extraction: TensorProblem) -> Chosen:
         """The solution of a problem, those of the baselines, and the finalists."""
         extractor = self.settings.options.extractor
         solutions = self.solutions(extraction, extractor)
         names = dict.fromkeys((extractor, *(n for n in solutions if n == "greedy")))
-        candidates = self.finalists(extraction, {name: solutions[name] for name in names})
+        finalists = self._finalists(extraction)
+        candidates = finalists.of({name: solutions[name] for name in names})
         if not extraction.problem.is_limited and self.adjust is None:
             candidates += self._earlier(solutions[extractor].cost)
         if self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
-            candidates += self._portable()
-        return Chosen(extraction, solutions[extractor], baselines_beside(extractor, solutions), candidates)
+            candidates += self._portable_in_time()
+        whole = {name: one for name, solution in solutions.items() if (one := finalists.whole(solution)) is not None}
+        return Chosen(extraction, whole[extractor], baselines_beside(extractor, whole), candidates)
 
     def solutions(self, extraction: TensorProblem, extractor: str) -> dict[str, Solution]:
         """The solutions of the baselines, and that of an extractor."""
@@ -142,8 +157,14 @@ class Chooser:
         return solutions
 
     def finalists(self, extraction: TensorProblem, solutions: Mapping[str, Solution]) -> list[Candidate]:
-        """The original, then the graph of each solution once."""
-        return Finalists(self.settings, self.given, extraction, adjusted=self.adjust is not None).of(solutions)
+        """The original, then the graph of each solution once; none where one has no form for all equal blocks."""
+        try:
+            return self._finalists(extraction).of(solutions)
+        except BlocksError:
+            return []
+
+    def _finalists(self, extraction: TensorProblem) -> Finalists:
+        return Finalists(self.settings, self.given, extraction, self.adjust is not None, self.derived)
 
     def _earlier(self, cost: float) -> list[Candidate]:
         """The best choice that was made while the e-graph grew, where that at the end costs more.
@@ -155,9 +176,19 @@ class Chooser:
             return []
         return self.finalists(extraction, {"earlier": solution})[1:]
 
+    def _portable_in_time(self) -> list[Candidate]:
+        """The choice without operators of ONNX Runtime's own, where it does not take the time to make one ready."""
+        with self.deadline:
+            try:
+                return self._portable()
+            except TimeUp as late:
+                self.log.skipped.append(f"nothing was chosen without ONNX Runtime's own operators: {late}")
+                return []
+
     def _portable(self) -> list[Candidate]:
         """The choice without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
-        plain = replace(self, settings=replace(self.settings, contrib=False))
+        check(0)
+        plain = replace(self, settings=replace(self.settings, contrib=False), until=self.deadline)
         without = plain.problem()
         solution = plain.solved(without, self.settings.options.extractor, [], _PORTABLE)
         return plain.finalists(without, {"portable": solution})[1:]
@@ -179,7 +210,7 @@ class Chooser:
         return solve(
             extraction.problem,
             extractor=extractor,
-            time_limit=settings.deadline.part(share),
+            time_limit=self.deadline.part(share),
             should_stop=settings.options.should_stop,
             **more,
         )
@@ -187,7 +218,7 @@ class Chooser:
     def baselines(self, extraction: TensorProblem) -> dict[str, Solution]:
         """The solutions of greedy and of a short backtracking search, as far as they keep the limits."""
         settings = self.settings
-        short = settings.deadline.part(_BASELINE_SHARE, _BASELINE_SECONDS)
+        short = self.deadline.part(_BASELINE_SHARE, _BASELINE_SECONDS)
         searches: dict[str, dict[str, Any]] = {
             "greedy": {},
             "backtracking": {"start": extraction.original(), "time_limit": short},
@@ -214,7 +245,7 @@ class Chooser:
         settings = self.settings
         # Before the choice with kernels on integers, the one without them need not be the best there is.
         begins = settings.choices.policy.quantises and extraction.problem.is_limited and not extraction.scales
-        deadline = settings.deadline.part(_BEGIN if begins else share)
+        deadline = self.deadline.part(_BEGIN if begins else share)
         if not extraction.problem.is_limited:
             known += self.grown.carried(extraction)
         rows = Restricted(extraction)

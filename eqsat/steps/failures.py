@@ -30,7 +30,7 @@ from eqsat.report.parts import CertificateSummary
 from eqsat.report.report import Phase, Report
 from eqsat.report.result import Result
 from eqsat.report.summary import operators_of
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.steps.log import Log
 from eqsat.steps.provenance import describe_call
 from eqsat.steps.settings import Settings
@@ -64,7 +64,8 @@ def rules_behind(encoding: Encoding, candidate: Candidate, pairs: Sequence[tuple
     rules = Explainer(encoding.egraph).derive(pair for pair in known if pair[0] != pair[1]).rules
     if rules:
         return rules
-    names = (rule for region in regions(encoding, candidate) for rule in region.derivation.rules)
+    grown = candidate if candidate.pattern is None else candidate.pattern.candidate
+    names = (rule for region in regions(encoding, grown) for rule in region.derivation.rules)
     return tuple(dict.fromkeys(names))
 
 
@@ -97,6 +98,7 @@ _UNDONE: dict[Phase, str] = {
     "read": "nothing was looked for",
     "calibrate": "nothing was looked for",
     "bodies": "bodies of If, Loop and Scan were left as they were",
+    "parts": "parts were left as they were",
     "saturate": "nothing was looked for",
     "extract": "nothing was chosen from what was found",
     "measure": "what was found was not compared",
@@ -108,8 +110,8 @@ Answer = TypeVar("Answer")
 
 
 def guarded(
-    attempt: Callable[[tuple[Rule, ...], bool], Answer],
-    rules: tuple[Rule, ...],
+    attempt: Callable[[RuleSet, bool], Answer],
+    rules: RuleSet,
     original: Callable[[], Answer],
     settings: Settings,
     log: Log,
@@ -128,7 +130,7 @@ def guarded(
                 raise
             log.refuted, log.warnings[:] = error.rules, warned
             log.warnings.append(f"{error.what}; begun anew without the rules behind it: {', '.join(error.rules)}")
-        return attempt(tuple(rule for rule in rules if rule.name not in log.refuted), False)
+        return attempt(rules.without(log.refuted), False)
     except TimeUp as late:
         released(late)
         log.skipped.append(f"{_UNDONE[log.current]}: {late}")

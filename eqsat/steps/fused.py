@@ -22,11 +22,11 @@ def may_be_written(graph: Graph) -> bool:
     return any(node.op in FUSED for node in graph.nodes)
 
 
-def warnings(graph: Graph) -> list[str]:
-    """Warnings about a result that other runtimes cannot run."""
+def warnings(graph: Graph, opset: int | None = None) -> list[str]:
+    """Warnings about a result, written at its opset or another one, that other runtimes cannot run."""
     from eqsat.language.onnx.fused.contrib import fused_names
 
-    names = fused_names(graph) if may_be_written(graph) else []  # of an original as it came there are none
+    names = fused_names(graph, opset) if may_be_written(graph) else []  # of an original as it came there are none
     if not names:
         return []
     return [

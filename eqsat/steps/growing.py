@@ -14,7 +14,7 @@ from eqsat.extract.solvers.carried import carried
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.read.model import Given
 from eqsat.report.report import Progress
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.rewrites.theories.matches import theory_matches
 from eqsat.steps.log import Log
 from eqsat.steps.settings import SATURATE, Settings
@@ -26,7 +26,7 @@ from eqsat.system.deadline import Deadline, TimeUp
 _ROUNDS, _MORE, _BETTER = 6, 400, 0.999
 #: The e-nodes below which rounds rearrange what was chosen, and go deeper where the one before found nothing, and the
 #: largest radius. Of larger e-graphs choices are no longer proved the best in time, and become dearer by it.
-_SMALL, _DEEPEST = 300, 4
+SMALL, _DEEPEST = 300, 4
 #: The share of a call that rounds may take, and the ends of saturation after which they are worth it.
 _AROUND, _AT_REST = 0.2, ("saturated", "radius_limit", "round_limit")
 #: The share of a call after which nothing is grown from a graph that is not yet in an e-graph.
@@ -64,10 +64,10 @@ class Grown:
 Choose = Callable[[Grown], tuple[TensorProblem, Solution]]
 
 
-def begin(given: Given, rules: tuple[Rule, ...], settings: Settings, log: Log) -> tuple[Encoding, Saturator]:
+def begin(given: Given, rules: RuleSet, settings: Settings, log: Log) -> tuple[Encoding, Saturator]:
     """The e-graph of a model as it was given, and the saturator that grows it."""
     options = settings.options
-    encoding = encode(given.graph, finite_math=options.finite_math, doubted=given.doubted, heard=given.heard)
+    encoding = encode(given.grown, finite_math=options.finite_math, doubted=given.doubted, heard=given.heard)
     log.warnings += [*given.warnings, *nan_warnings(encoding)]
 
     def follow(phase: str, nodes: int) -> None:
@@ -76,7 +76,7 @@ def begin(given: Given, rules: tuple[Rule, ...], settings: Settings, log: Log) -
     return encoding, Saturator(encoding.egraph, rules, settings.limits, follow, options.should_stop)
 
 
-def grow(given: Given, rules: tuple[Rule, ...], settings: Settings, log: Log, choose: Choose | None = None) -> Grown:
+def grow(given: Given, rules: RuleSet, settings: Settings, log: Log, choose: Choose | None = None) -> Grown:
     """The e-graph of a model, grown by rules within the limits, with `choose` in rounds around what that chooses."""
     growing = settings.deadline.part(SATURATE)
     with log.phase("saturate"):
@@ -104,14 +104,14 @@ class GrowthRounds:
         self,
         encoding: Encoding,
         saturator: Saturator,
-        rules: tuple[Rule, ...],
+        rules: RuleSet,
         deadline: Deadline,
         choose: Choose | None,
         quantises: bool = False,
     ) -> None:
         self.encoding, self.saturator, self.rules, self.deadline = encoding, saturator, rules, deadline
         self.choose_from = choose
-        self._small = 0 if quantises else _SMALL
+        self._small = 0 if quantises else SMALL
         self._limits = saturator.limits
         self._known: list[tuple[TensorProblem, Solution]] = []
 
@@ -141,8 +141,10 @@ class GrowthRounds:
         if not has_rounds or report.stopped_by not in _AT_REST:
             return
         ended = report.stopped_by
-        # After rules: what they make counts from the original, whatever a theory makes as well.
-        brought = self._bring(range(len(self.encoding.egraph.nodes)))
+        # After rules: what they make counts from the original, whatever a theory makes as well. The graph as given is
+        # read by itself first: what rules made of a value reads it too, and would end a region there.
+        given = [_enodes(*known) for known in self._known[:1]]
+        brought = self._bring(*given, range(len(self.encoding.egraph.nodes)))
         if brought.fired:
             yield brought
             yield from saturator.steps()
@@ -211,10 +213,11 @@ class GrowthRounds:
             report.steps.append(SaturationStep("choose", size, size, report.seconds, stopped="interrupted"))
             yield report.steps[-1]
 
-    def _bring(self, chosen: Collection[int]) -> SaturationStep:
-        """Bring in what theories make of chosen e-nodes."""
+    def _bring(self, *choices: Collection[int]) -> SaturationStep:
+        """Bring in what theories make of choices of e-nodes, one after the other."""
+        egraph, rules = self.encoding.egraph, self.rules
         with self.saturator.deadline:
-            return self.saturator.bring(theory_matches(self.encoding.egraph, chosen, self.rules))
+            return self.saturator.bring(match for chosen in choices for match in theory_matches(egraph, chosen, rules))
 
 
 def _size_of(encoding: Encoding) -> int:

@@ -6,6 +6,7 @@ import inspect
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
 from dataclasses import fields, is_dataclass
 from functools import cache
 from importlib import metadata
@@ -95,6 +96,8 @@ def _as_json(value: Any) -> Any:
         return sorted(map(str, value))
     if isinstance(value, Sequence):
         return [_as_json(member) for member in value]
+    if isinstance(value, Executor):
+        return f"{type(value).__module__}.{type(value).__qualname__}"
     if callable(value):
         function = inspect.unwrap(value)
         named = function if hasattr(function, "__qualname__") else type(function)

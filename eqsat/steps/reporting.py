@@ -14,6 +14,7 @@ from eqsat.report.result import Result
 from eqsat.report.savings import measured_changes
 from eqsat.report.summary import Findings, report_of
 from eqsat.steps import fused
+from eqsat.steps.blocks.explaining import explained_whole
 from eqsat.steps.certifying import Judged, Ruling
 from eqsat.steps.choosing import Chosen
 from eqsat.steps.failures import name_limit, told, with_asked_inputs
@@ -26,7 +27,8 @@ from eqsat.system.deadline import TimeUp
 
 def explained(grown: Grown, ruling: Ruling, measure: bool, settings: Settings, log: Log) -> Explanation:
     """The changes of the finalist that is kept, and the saving that each is predicted, and measured, to bring."""
-    original, best = ruling.candidates[0], ruling.best
+    pair = ruling.candidates[0], ruling.best
+    original, best = (one if one.pattern is None else one.pattern.candidate for one in pair)
     try:
         changed = regions(grown.encoding, best)
         explanation = explain(grown.encoding, original, best, changed)
@@ -34,9 +36,9 @@ def explained(grown: Grown, ruling: Ruling, measure: bool, settings: Settings, l
         log.skipped.append(f"changes are not explained: {late}")
         return Explanation(())
     if not measure or best.assembled is None:
-        return explanation
+        return explained_whole(explanation, *pair)
     with log.phase("measure"):
-        return measured_changes(
+        explanation = measured_changes(
             explanation,
             changed,
             grown.encoding.graph,
@@ -47,6 +49,7 @@ def explained(grown: Grown, ruling: Ruling, measure: bool, settings: Settings, l
             backend=settings.backend,
             should_stop=settings.options.should_stop,
         )
+    return explained_whole(explanation, *pair)
 
 
 def result_of(
@@ -62,7 +65,7 @@ def result_of(
 ) -> Result:
     """The result, with its report."""
     best, options = ruling.best, settings.options
-    log.warnings += fused.warnings(best.graph)
+    log.warnings += fused.warnings(best.graph, options.opset)
     solution: Solution = chosen.solution
     findings = Findings(
         given,

@@ -6,7 +6,6 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from eqsat.errors import BackendError, EqsatError
 from eqsat.language.onnx.read.model import Given
@@ -49,7 +48,7 @@ def points_for(given: Given, sizes: Sizes, threads: int = 1, *, run: bool = True
     sizing = sizing_of(graph)
     program = _program(given, threads) if run and sizing.unread is not None else None
     if program is not None and may_end_the_process(graph):
-        with child_of(graph, given.source) as program:
+        with child_of(graph, given.runnable) as program:
             return _points(graph, sizes, program)
     return _points(graph, sizes, program)
 
@@ -100,7 +99,6 @@ def _program(given: Given, threads: int) -> Program | None:
     try:
         if given.source is None:
             return BACKENDS["onnxruntime"].compile(given.graph, threads=threads)
-        source = Path(given.source) if isinstance(given.source, str) else given.source
-        return SessionProgram.of(given.graph, source, threads=threads, nodes=given.nodes)
+        return SessionProgram.of_given(given.graph, given.runnable, threads=threads, nodes=given.nodes)
     except EqsatError:
         return None

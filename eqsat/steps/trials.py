@@ -16,18 +16,31 @@ from eqsat.egraph.saturation import Saturation
 from eqsat.errors import BackendError, CertificateError, EqsatError, UncheckedError
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.judging import is_lowered
+from eqsat.language.onnx.read.model import Given
 from eqsat.language.terms.graph import Graph
-from eqsat.report.finalists import Candidate, Compared, Measured, compare_finalists, measure_finalists
+from eqsat.report.decision import kept
+from eqsat.report.finalists import Candidate, Measured, compare_finalists, measure_finalists
 from eqsat.report.parts import SessionLevel
 from eqsat.report.report import Progress
+from eqsat.report.timing.comparison import OutputComparison
 from eqsat.report.timing.levels import LEAST_SECONDS, LevelTrial
+from eqsat.runtime.examples import DRAWS
+from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP
 from eqsat.steps.failures import released, rules_behind
 from eqsat.steps.log import Log
 from eqsat.steps.settings import Settings
-from eqsat.system.deadline import TimeUp
+from eqsat.system.deadline import Deadline, TimeUp
 
 #: The factor by which a predicted time may be too short.
 _DOUBT = 2.0
+#: Bytes of weights that sessions of ONNX Runtime pack in a second, 0.45 s for 436 MB; and arithmetic operations that
+#: outputs take on a CPU where the device is another one.
+_BYTES_A_SECOND, _FLOPS_A_SECOND = 1e9, 1e10
+#: Seconds that a node takes as a session is made, and the nodes from which on each takes twice as many: two sessions of
+#: 500 nodes took 0.28 s on a busy machine, one of 20 000 nodes 6.9 s, one of 100 000 nodes 70 s.
+_NODE_SECONDS, _MANY = 4e-4, 100_000
+#: The factor by which that may take longer, on a busy machine say, and the share of what is left that is kept at most.
+_SLOWER, _MOST = 1.5, 0.4
 
 
 @dataclass
@@ -42,7 +55,9 @@ class Trials:
     log: Log
     differing: set[str] = field(default_factory=set)
     refused: dict[str, str] = field(default_factory=dict)
-    _compared: Compared | None = None
+    _comparison: OutputComparison | None = None
+    _is_incomparable: bool = False
+    _told: set[str] = field(default_factory=set)
 
     def certify(
         self, original: Graph, encoding: Encoding, candidate: Candidate, grown: Saturation, again: bool
@@ -94,32 +109,53 @@ class Trials:
             return None
         return f"its layouts and precisions move an output by {error:.1e}, more than {limit:.1e}"
 
-    def agreeing(self, candidates: list[Candidate], source: Any) -> list[Candidate]:
-        """The finalists whose outputs agree with the original's where both can be run, the original first."""
-        settings = self.settings
-        if len(candidates) == 1 or not settings.is_plain:
-            return candidates  # of outputs held in states of their own, the certificate compares the rounding
-        known, self._compared = self._compared, None
+    def agreeing(self, candidates: Sequence[Candidate], source: Any) -> list[Candidate]:
+        """The finalists without those that would be kept by their cost, and whose outputs are not the original's.
+
+        Those that cost more than the one that is kept are not compared: that takes a session and several runs of each.
+        """
+        left = list(candidates)
+        while (best := kept(left, None)[0]) is not left[0] and self.disagreement(best, candidates, source) is not None:
+            left.remove(best)
+        return left
+
+    def disagreement(self, candidate: Candidate, candidates: Sequence[Candidate], source: Any) -> str | None:
+        """The reason for which one of the candidates may not stand for the original, None where both cannot be run."""
+        if not self.settings.is_plain or candidate is candidates[0] or self._is_incomparable:
+            return None  # of outputs held in states of their own, the certificate compares the rounding
         try:
-            compared = known or compare_finalists(
-                _promising_first(candidates),
-                source,
-                points=settings.points,
-                seed=settings.options.seed,
-                threads=settings.options.threads,
-                drift=self._drift(candidates),
-                backend=settings.portable_backend,
-                runs_elsewhere=bool(settings.device.gpu),
-            )
+            comparison = self._comparison or self._begun(candidates, source)
+            reason = comparison.reason(candidate.name, candidate.graph)
         except TimeUp as late:
             # Outputs that nothing compared may be wrong: only the original is kept then.
-            self.log.skipped.append(f"outputs were not compared: {late}")
-            return candidates[:1]
+            reason = f"outputs were not compared: {late}"
+            if reason not in self.log.skipped:
+                self.log.skipped.append(reason)
+            return reason
         except BackendError as error:
+            self._is_incomparable = True
             self.log.warnings.append(f"rounding was not compared: {error.what}")
-            return candidates
-        self._tell(compared)
-        return [c for c in candidates if c.name not in compared.refused]
+            return None
+        if candidate.name not in self._told:
+            self._tell_of(candidate.name, reason, comparison.losses.get(candidate.name, ()))
+            self.differing |= comparison.differing & {candidate.name}
+        return reason
+
+    def _begun(self, candidates: Sequence[Candidate], source: Any) -> OutputComparison:
+        """The comparison of finalists with the original, of which only that was run yet."""
+        settings = self.settings
+        self._comparison = compare_finalists(
+            _promising_first(candidates),
+            source,
+            points=settings.points,
+            seed=settings.options.seed,
+            threads=settings.options.threads,
+            drift=self._drift(candidates),
+            backend=settings.portable_backend,
+            opset=settings.options.opset,
+            runs_elsewhere=bool(settings.device.gpu),
+        )
+        return self._comparison
 
     def levels(self, best: Candidate, original: Candidate, source: Any, times: Measured | None) -> list[SessionLevel]:
         """The levels of ONNX Runtime's graph optimisation that the result was timed at; none where time says nothing.
@@ -149,6 +185,7 @@ class Trials:
             limit,
             names,
             options.should_stop,
+            opset=options.opset,
         )
         try:
             return trial.measured()
@@ -162,11 +199,18 @@ class Trials:
         compared = {c.name for c in candidates if c.rounding is not None and c.rounding.has_scales}
         return {name: math.inf if name in compared else self.settings.drift for name in loose}
 
-    def _tell(self, outcome: Measured | Compared) -> None:
+    def _tell(self, outcome: Measured) -> None:
         self.differing |= outcome.differing
-        self.refused |= outcome.refused
-        self.log.warnings += [f"{name} was left out: {why}" for name, why in outcome.refused.items()]
-        self.log.warnings += [f"{name}: {loss}" for name, losses in outcome.losses.items() for loss in losses]
+        for name in dict.fromkeys((*outcome.refused, *outcome.losses)):
+            self._tell_of(name, outcome.refused.get(name), outcome.losses.get(name, ()))
+
+    def _tell_of(self, name: str, refused: str | None, losses: Sequence[str]) -> None:
+        """Tell of a finalist that may not stand for the original, or only with losses."""
+        self._told.add(name)
+        if refused is not None:
+            self.refused[name] = refused
+            self.log.warnings.append(f"{name} was left out: {refused}")
+        self.log.warnings += [f"{name}: {loss}" for loss in losses]
 
     def measure(self, candidates: Sequence[Candidate], source: Any) -> Measured | None:
         """The finalists' times where the device is here; None where they could not be measured, or need not be."""
@@ -179,7 +223,7 @@ class Trials:
         if not settings.is_plain:
             self.log.warnings.append("not measured: inputs or outputs are held in states of their own")
             return None
-        self._compared = None
+        self._comparison = None
         try:
             measured = measure_finalists(
                 _promising_first(candidates),
@@ -190,11 +234,12 @@ class Trials:
                 threads=settings.options.threads,
                 plans={c.name: c.assembled.plan for c in candidates if c.assembled is not None},
                 backend=settings.backend,
+                opset=settings.options.opset,
                 tuned=settings.costs.library_plans,
                 drift=self._drift(candidates),
                 should_stop=settings.options.should_stop,
                 follow=lambda text: self.log.say(Progress("measure", detail=text)),
-                when_compared=lambda compared: setattr(self, "_compared", compared),
+                when_compared=lambda compared: setattr(self, "_comparison", compared),
             )
         except TimeUp as late:
             self.log.skipped.append(f"not measured: {late}")
@@ -210,3 +255,26 @@ def _promising_first(candidates: Sequence[Candidate]) -> dict[str, Graph]:
     """The graphs of finalists by name, the original first and then the cheapest: time may not last for all."""
     original, *others = candidates
     return {c.name: c.graph for c in (original, *sorted(others, key=lambda c: c.cost.price))}
+
+
+def before_trials(given: Given, settings: Settings) -> Deadline:
+    """The end of choosing: so early that the finalist that is chosen can still be compared, and certified.
+
+    Where there is no time for that, what a search has found is lost.
+    """
+    deadline = settings.deadline
+    return deadline.before(min(seconds_of_trials(given, settings), _MOST * deadline.seconds))
+
+
+def seconds_of_trials(given: Given, settings: Settings) -> float:
+    """The seconds that it may take to compare a finalist with the original, to time it if asked for, and to certify it.
+
+    A session of each, their runs on all inputs drawn, and for the certificate as long as for a session.
+    """
+    weights = sum(constant.nbytes for constant in given.graph.constants.values())
+    cost = settings.costs.graph(given.graph).total
+    count = len(given.graph.nodes)
+    nodes = _NODE_SECONDS * count * (1 + count / _MANY)
+    run = cost.seconds if settings.device.is_onnxruntime else cost.flops / _FLOPS_A_SECOND
+    runs = 2 * DRAWS + (2 * (LEAST_ROUNDS + WARM_UP) if settings.options.measure else 0)
+    return _SLOWER * (3 * (weights / _BYTES_A_SECOND + nodes) + runs * max(len(settings.points), 1) * run)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -34,3 +35,9 @@ def seldom_collecting() -> Iterator[None]:
         yield
     finally:
         gc.set_threshold(young, middle, old)
+
+
+def collect_here() -> None:
+    """Collect now, where this is not the main thread: an e-graph may be dropped only in the thread that made it."""
+    if threading.current_thread() is not threading.main_thread():
+        gc.collect()

@@ -137,6 +137,10 @@ class Deadline:
         length = share * self.left
         return self._until(self._reading() + (length if self.counts_steps else min(length, most)))
 
+    def before(self, seconds: float) -> Deadline:
+        """An end so many seconds earlier, for work that other work is to follow; where steps are counted, the same."""
+        return self._until(self._end - (0.0 if self.counts_steps else seconds))
+
     def grace(self) -> Deadline:
         """A later end, for what ends a call that is over: by a tenth or half a second, whichever is more.
 
@@ -165,6 +169,7 @@ class Deadline:
             yield
         finally:
             timer.cancel()
+            timer.function = _nothing  # its thread ends some time later, and would hold what the call holds till then
 
     def _until(self, end: float) -> Deadline:
         other = Deadline.__new__(Deadline)
@@ -191,6 +196,10 @@ class Deadline:
 
     def _reading(self) -> float:
         return self._now() if self._steps is None else float(self._steps.taken)
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 class _Request:

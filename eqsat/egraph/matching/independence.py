@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.nodes import EClass
 
 
 def ranks(egraph: EGraph, leaders: Collection[int]) -> dict[int, int]:
@@ -20,6 +21,7 @@ def ranks(egraph: EGraph, leaders: Collection[int]) -> dict[int, int]:
         return dict.fromkeys(wanted, 0)
     # The rank that what reads a class has at least.
     below: dict[int, int] = {}
+    read: dict[int, list[int]] = {}
     for leader in sorted(wanted, key=depths.__getitem__):
         stack = [leader]
         while stack:
@@ -27,13 +29,16 @@ def ranks(egraph: EGraph, leaders: Collection[int]) -> dict[int, int]:
             if one in below:
                 stack.pop()
                 continue
-            read = [k for k in _witness(egraph, one) if egraph.eclass(k).depth >= least]
-            missing = [k for k in read if k not in below]
-            if missing:
-                stack += missing
-                continue
+            if one not in read:
+                # Of what is no deeper than the shallowest of the group, only others of it count.
+                operands = _witness(egraph, one)
+                read[one] = [k for k in operands if k in wanted or egraph.eclass(k).depth > least]
+                missing = [k for k in read[one] if k not in below]
+                if missing:
+                    stack += missing
+                    continue
             stack.pop()
-            below[one] = max((below[k] for k in read), default=0) + (one in wanted)
+            below[one] = max([below[k] for k in read[one]], default=0) + (one in wanted)
     return {leader: below[leader] - 1 for leader in wanted}
 
 
@@ -42,8 +47,14 @@ def _witness(egraph: EGraph, leader: int) -> list[int]:
     facts = egraph.eclass(leader)
     if facts.constant:
         return []
+    if leader not in egraph.shallower:
+        egraph.shallower[leader] = _shallower(egraph, facts)
+    return [egraph.find(k) for k in egraph.shallower[leader]]
+
+
+def _shallower(egraph: EGraph, facts: EClass) -> tuple[int, ...]:
     for number in facts.members:
-        operands = [egraph.find(k) for k in egraph.nodes[number].operands]
+        operands = egraph.nodes[number].operands
         if all(egraph.eclass(k).depth < facts.depth for k in operands):
             return operands
-    raise AssertionError(f"class {leader} of depth {facts.depth} has no e-node of that depth")
+    raise AssertionError(f"a class of depth {facts.depth} has no e-node of that depth")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, VariadicSite
+from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, Row, VariadicSite
 from eqsat.errors import ShapeError
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
@@ -61,41 +61,58 @@ class Binder:
         self.egraph, self.query = egraph, query
         self._cache: dict[tuple[int, int], dict[str, Any] | None] = {}
         self._computed: dict[int, tuple[str, ...]] = {}
+        self._stated: dict[Row, _Form | None] = {}
 
-    def bind(self, row: tuple[int, ...]) -> list[Match]:
-        """The matches of a row; none where attributes do not fit the pattern."""
+    def bind(self, row: Row, known: dict[Row, tuple[int, ...]] | None = None) -> list[Match]:
+        """The matches of a row; none where attributes do not fit the pattern.
+
+        `known` has the e-nodes of rows, for all queries that read the same columns, and takes those of this one.
+        """
         query, egraph = self.query, self.egraph
-        nothing = egraph.lookup(ABSENT.op, egraph.attr_id(ABSENT.op, Attrs()), ())
-        if nothing is not None and any(row[column] == nothing for column in query.variables.values()):
+        attributes = row[query.width :]
+        if attributes not in self._stated:
+            self._stated[attributes] = self._all_stated(attributes)
+        stated = self._stated[attributes]
+        if stated is None:
+            return []
+        classes = {name: row[column] for name, column in query.variables.items()}
+        if egraph.nothing in classes.values():
             return []  # a variable stands for a tensor
-        base = _Form({name: row[column] for name, column in query.variables.items()})
-        for occurrence in query.occurrences:
-            stated = self._attributes(occurrence.app, row[query.width + occurrence.attrs])
-            joined = None if stated is None else base.joined(stated)
-            if joined is None:
-                return []
-            base = joined
-        numbers = {o.root: self._enode(o, row) for o in query.occurrences}
-        base.uses = tuple(numbers.values())
-        forms = [(base, numbers)]
+        uses = None if known is None else known.get(row)
+        if uses is None:
+            uses = tuple([self._enode(o, row) for o in query.occurrences])
+            if known is not None:
+                known[row] = uses
+        numbers = {o.root: number for o, number in zip(query.occurrences, uses, strict=True)}
+        forms = [(_Form(classes, stated.attrs, stated.checks, uses), numbers)]
         for site in query.sites:
             forms = list(self._sited(site, row[site.column], forms))[:MOST_BINDINGS]
-        roots = tuple(row[c] for c in query.roots)
+        roots = tuple([row[c] for c in query.roots])
         matches = []
         for form, enodes in forms:
             bindings = bindings_of(egraph, form.classes, form.attrs)
-            if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
-                matched = tuple(enodes[r] for r in query.roots)
+            if not form.checks or all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
+                matched = tuple([enodes[r] for r in query.roots])
                 matches.append(Match(query.rule, roots, matched, bindings, form.classes, form.uses))
         return matches
+
+    def _all_stated(self, attributes: Row) -> _Form | None:
+        """The bindings by the attributes of all operators of a row; None where they do not fit."""
+        base = _Form()
+        for occurrence in self.query.occurrences:
+            stated = self._attributes(occurrence.app, attributes[occurrence.attrs])
+            joined = None if stated is None else base.joined(stated)
+            if joined is None:
+                return None
+            base = joined
+        return base
 
     def at(self, leader: int) -> Iterator[Match]:
         """The matches of a rule with one root in a class, among its e-nodes as of when they were last brought in."""
         (root,) = roots_of(self.query.rule.left)
         egraph = self.egraph
-        nothing = egraph.lookup(ABSENT.op, egraph.attr_id(ABSENT.op, Attrs()), ())
         for form in self._forms(root, leader, _Form()):
-            if nothing is not None and any(one == nothing for one in form.classes.values()):
+            if egraph.nothing in form.classes.values():
                 continue
             bindings = bindings_of(egraph, form.classes, form.attrs)
             if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
@@ -111,7 +128,7 @@ class Binder:
                 if joined is not None:
                     yield joined, {**numbers, site.column: match.number}
 
-    def _enode(self, occurrence: Occurrence, row: tuple[int, ...]) -> int:
+    def _enode(self, occurrence: Occurrence, row: Row) -> int:
         attr_id = row[self.query.width + occurrence.attrs]
         number = self.egraph.lookup(occurrence.app.op, attr_id, [row[c] for c in occurrence.operands])
         return row[occurrence.root] if number is None else number

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from eqsat.egraph.constructors import constructor_name, presence_name
 from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Spread, roots_of
+
+Row: TypeAlias = tuple[int, ...]
+"""A row of a query: columns of classes, then of attributes."""
 
 
 class Rewrite(Protocol):
@@ -45,6 +48,26 @@ class Rewrite(Protocol):
 
     def window(self, spread: Spread, bindings: Bindings) -> range:
         """The elements that a right-side spread takes."""
+
+
+@runtime_checkable
+class RewriteSource(Protocol):
+    """Rules that may be read only once an e-graph has the operators for them."""
+
+    def applicable(self, phase: str, operators: Collection[str]) -> Sequence[Rewrite]:
+        """The rules of a phase whose left sides have none but these operators."""
+
+
+class ListedRewrites:
+    """Rules that are read already."""
+
+    def __init__(self, rules: Iterable[Rewrite]) -> None:
+        self.rules = tuple(rules)
+
+    def applicable(self, phase: str, operators: Collection[str]) -> Sequence[Rewrite]:
+        """The rules of a phase whose left sides have none but these operators."""
+        known = frozenset(operators)
+        return [rule for rule in self.rules if rule.phase == phase and rule.matched <= known]
 
 
 @dataclass(frozen=True, slots=True)

@@ -96,7 +96,7 @@ def _first_made(grown: Saturation, count: int) -> int:
 def rule_views(run: ViewedRun) -> Iterator[RuleView]:
     """The rules that fired, those made for one use among them, most firings first."""
     firings = run.grown.fired
-    known = {r.name: r for r in (*fired_rules(run.encoding.egraph, firings), *run.rules)}
+    known = {r.name: r for r in (*fired_rules(run.encoding.egraph, firings), *run.rules.named(firings))}
     ranked = sorted(firings.items(), key=lambda item: (-item[1], item[0]))
     reasons = grounds(known[name] for name, _ in ranked)
     for name, fired in ranked:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +15,7 @@ from eqsat.explorer.view.views import ChangeView
 from eqsat.language.onnx.read.model import Given
 from eqsat.report.explanation import Explanation
 from eqsat.report.finalists import Candidate
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class ViewedRun:
     given: Given
     encoding: Encoding
     grown: Saturation
-    rules: Sequence[Rule]
+    rules: RuleSet
     choice: Choice
     kept: Candidate
     costs: GraphCost

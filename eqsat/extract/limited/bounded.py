@@ -55,7 +55,7 @@ def solve_limited(
             clock.interrupted = True
     if search.choice is None:
         if search.impossible:
-            raise cannot(problem, seed, clock)
+            raise cannot(problem, seed, clock, time.monotonic() - began)
         raise not_found(problem, time.monotonic() - began)
     status: Status = "optimal" if search.done() else "interrupted" if clock.interrupted else "time_limit"
     return decode(problem, search.choice, lower_bound=search.bound(), status=status, seconds=time.monotonic() - began)
@@ -135,9 +135,13 @@ def least_amount(problem: Problem, name: str, others: Sequence[str], clock: Cloc
     return (search.cost, True) if search.choice is not None and search.done() else (search.bound(), False)
 
 
-def cannot(problem: Problem, seed: int, clock: Clock) -> ExtractionError:
-    """The error for limits that are proved impossible, with the tightest bounds that can be found in the time left."""
-    least = clock.deadline if clock.deadline.counts_steps else Deadline(max(clock.left(), LEAST_SECONDS))
+def cannot(problem: Problem, seed: int, clock: Clock, spent: float = math.inf) -> ExtractionError:
+    """The error for limits that are proved impossible, with the tightest bounds that can be found.
+
+    Finding them takes the time left, but no longer than the proof did, which took the seconds `spent`.
+    """
+    left = max(min(clock.left(), spent), LEAST_SECONDS)
+    least = clock.deadline if clock.deadline.counts_steps else Deadline(left)
     clock = Clock(least, clock.should_stop)
     limits = finite(problem)
     alone = {name: least_amount(problem, name, (), clock, seed) for name in limits}

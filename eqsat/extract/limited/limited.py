@@ -47,7 +47,7 @@ class LimitedSearch:
         self.live = None if memory is None else Liveness(self.program, problem.goals, memory)
         self.most = math.inf if memory is None else memory.most
         self.weight = 0.0 if memory is None else memory.weight
-        self.least_peak = 0.0 if self.live is None else self.live.floor()
+        self.least_peak = 0.0 if self.live is None else self.live.floors.floor()
         self.choice: Choice | None = None
         self.cost = math.inf
         self.floor = 0.0
@@ -177,7 +177,7 @@ class LimitedSearch:
             out.update(option for option, amount in enumerate(demand.amounts) if exceeds(amount, demand.most))
         if self.live is not None and self.most < math.inf:
             self.impossible = self.impossible or exceeds(self.least_peak, self.most)
-            out.update(o for o, needed in enumerate(self.live.working_sets()) if exceeds(needed, self.most))
+            out.update(o for o, needed in enumerate(self.live.floors.needed) if exceeds(needed, self.most))
         if self.choice is not None:
             ascent = dual_ascent(self.program)
             out.update(ruled_out(self.program, ascent, self.cost * (1 + SLACK) - self.weight * self.least_peak))

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 
+from eqsat.extract.problem.floors import MemoryFloors
 from eqsat.extract.problem.limits import Memory
-from eqsat.extract.problem.program import Choice, ExtractionProgram, path_bounds
-from eqsat.extract.problem.schedule import MOST_MOVES, Dataflow, Schedule, always_exceeds, least_peak, simulate
+from eqsat.extract.problem.program import Choice, ExtractionProgram
+from eqsat.extract.problem.schedule import (
+    MOST_MOVES,
+    Dataflow,
+    Schedule,
+    always_exceeds,
+    around,
+    least_peak,
+    live_bytes,
+    peaks,
+    simulate,
+)
 
 PROOF_MOVES = 5_000
 """Moves looked at to prove that a part of a choice needs too much; few, as many parts are tried."""
+
+WINDOW_MOVES = 200
+"""Moves looked at for one part near a peak: what needs too much there mostly does so in every order at once."""
+
+WINDOWS = (2, 6, 18)
+"""Steps on each side of a peak among which a part that needs too much is looked for, one after the other."""
 
 MOST_PARTS = 100
 """Parts found in one choice."""
@@ -73,43 +90,47 @@ class Liveness:
             [self.sizes[goal] for goal in buffers], touches, before, frozenset(given), frozenset(to_the_end), owners
         )
 
-    def working_sets(self) -> list[float]:
-        """The memory that every option needs while it runs, whatever else is chosen."""
-        needed = []
-        for option, goal in enumerate(self.program.provides):
-            live = {need for need in self.program.needs[option] if self.own[need]}
-            if option not in self.aliases:
-                live.add(goal)
-            needed.append(math.fsum(self.sizes[other] for other in live))
-        return needed
-
-    def floor(self) -> float:
-        """Memory that every choice needs: the results, and the least largest working set that delivers them."""
-        program = self.program
-        bottleneck = path_bounds(program, program.users(), self.working_sets(), max)
-        results = math.fsum(self.sizes[root] for root in program.roots if self.own[root])
-        return max([results, *(bottleneck[root] for root in program.roots)])
+    @cached_property
+    def floors(self) -> MemoryFloors:
+        """Memory that options, and so every choice, need."""
+        return MemoryFloors(self.program, self.sizes, self.aliases)
 
     def offences(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> list[Part]:
-        """Disjoint parts as `offence` finds them: models repeat themselves, and so do the faults of a choice."""
+        """Disjoint parts as `offence` finds them: models repeat themselves, and so do the faults of a choice.
+
+        They are looked for around the peaks first, where a proof has few steps to look at, and in the whole choice
+        only where none is found there.
+        """
         parts: list[Part] = []
-        rest = list(order)
-        while len(parts) < MOST_PARTS:
-            part = self.offence(choice, rest, most, stop)
-            if not part:
-                break
-            parts.append(part)
-            rest = [goal for goal in rest if goal not in part]
+        taken: set[int] = set()
+        flow = self.flow(choice)
+        step = {goal: index for index, goal in enumerate(flow.owners)}
+        steps = [step[goal] for goal in order if goal in step]
+        for position in peaks(live_bytes(flow, steps), most):
+            for reach in WINDOWS:
+                if stop() or len(parts) >= MOST_PARTS:
+                    return parts
+                near = [goal for s in around(flow, steps, position, reach) if (goal := flow.owners[s]) not in taken]
+                part = self.offence(choice, near, most, stop, WINDOW_MOVES)
+                if part:
+                    parts.append(part)
+                    taken.update(part)
+                    break
+        if not parts and not stop():
+            whole = self.offence(choice, order, most, stop)
+            parts += [whole] if whole else []
         return parts
 
-    def offence(self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool]) -> Part | None:
+    def offence(
+        self, choice: Choice, order: Sequence[int], most: float, stop: Callable[[], bool], moves: int = PROOF_MOVES
+    ) -> Part | None:
         """A small part of a closed choice that needs more than `most` in every choice that has it, if that is proved.
 
         Parts along `order` are left out, in halves, quarters and so on, as long as the rest needs too much.
         """
 
         def too_much(part: Part) -> bool:
-            return always_exceeds(self.flow(choice, part), most, PROOF_MOVES)
+            return always_exceeds(self.flow(choice, part), most, moves)
 
         needs = {goal: frozenset(self.program.needs[choice[goal]]) for goal in order}
         if not too_much(needs):

@@ -54,17 +54,53 @@ class Schedule:
 
 def simulate(flow: Dataflow, order: Sequence[int]) -> float:
     """The peak of live bytes when the steps run in this order."""
+    users = _users(flow)
+    present = math.fsum(flow.sizes[b] for b in flow.given if users[b] or b in flow.kept)
+    return max([present, *live_bytes(flow, order)])
+
+
+def live_bytes(flow: Dataflow, order: Sequence[int]) -> list[float]:
+    """The bytes that are live while each step runs, in this order."""
     left = _users(flow)
     live = {b for b in flow.given if left[b] or b in flow.kept}
-    peak = math.fsum(flow.sizes[b] for b in live)
+    during = []
     for step in order:
         live.update(flow.touches[step])
-        peak = max(peak, math.fsum(flow.sizes[b] for b in live))
+        during.append(math.fsum(flow.sizes[b] for b in live))
         for b in flow.touches[step]:
             left[b] -= 1
             if not left[b] and b not in flow.kept:
                 live.discard(b)
-    return peak
+    return during
+
+
+def peaks(during: Sequence[float], most: float) -> list[int]:
+    """The highest position of each run of positions above `most`, the first of several."""
+    found: list[int] = []
+    run: list[int] = []
+    for position, live in enumerate((*during, -math.inf)):
+        if exceeds(live, most):
+            run.append(position)
+        elif run:
+            found.append(max(run, key=lambda p: (during[p], -p)))
+            run = []
+    return found
+
+
+def around(flow: Dataflow, order: Sequence[int], position: int, reach: int) -> list[int]:
+    """The steps of an order up to `reach` from a position, and those nearest to it that touch what is live there."""
+    before: dict[int, int] = {}
+    after: dict[int, int] = {}
+    for index, step in enumerate(order):
+        for b in flow.touches[step]:
+            if index <= position:
+                before[b] = index
+            else:
+                after.setdefault(b, index)
+    live = (before.keys() | flow.given) & (after.keys() | flow.kept) | set(flow.touches[order[position]])
+    near = set(range(max(position - reach, 0), min(position + reach + 1, len(order))))
+    near |= {side[b] for side in (before, after) for b in live if b in side}
+    return [order[index] for index in sorted(near)]
 
 
 def least_peak(flow: Dataflow, moves: int = MOST_MOVES) -> Schedule:

@@ -154,7 +154,7 @@ class BacktrackingSearch:
             self.clock.deadline.spend(len(packed))
             graph = self.graph_of(self.unpacked(packed, changes))
             yield graph
-            self._expand(graph)
+            self.expand(graph)
 
     def unpacked(self, packed: array[int], changes: Changes) -> Choice:
         """The choice of a queued graph."""
@@ -185,7 +185,7 @@ class BacktrackingSearch:
         key = sum(self.keys[option] for option in used.values())
         return ChoiceGraph(used, position, level, uses, total(self.program, used), key)
 
-    def _expand(self, graph: ChoiceGraph) -> None:
+    def expand(self, graph: ChoiceGraph) -> None:
         """Put into the queue the neighbours of a graph that are new and cheap enough."""
         packed = array("i", graph.choice.values())
         limit = self.alpha * self.reached * (1 - ROUNDING)

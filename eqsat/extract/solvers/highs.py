@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import math
 import signal
 import threading
@@ -31,9 +32,25 @@ POLL = 0.05
 GRACE = 0.1
 """Seconds that HiGHS is given to stop."""
 
+RESERVE = 0.05
+"""Part of the time left that HiGHS is to end before the deadline: left to end by itself, it tells no bound."""
+
+MOST_RESERVE = 5.0
+"""Most seconds of that."""
 
 ITERATION = 10
 """Steps that an iteration of the simplex method counts for, where steps are counted."""
+
+
+_LEFT: list[threading.Thread] = []
+"""Threads of HiGHS that were left to end by themselves."""
+
+
+@atexit.register
+def _end() -> None:
+    """Wait for HiGHS: Python ends a thread that calls back after its end in a way that aborts the process."""
+    for thread in _LEFT:
+        thread.join()
 
 
 def deadline_of(time_limit: float | Deadline) -> Deadline:
@@ -225,7 +242,9 @@ class Solver:
         """Limit the run of HiGHS: by seconds, or by iterations, of which the same number is done every time."""
         steps = clock.deadline.steps
         if steps is None:
-            self._highs.setOptionValue("time_limit", clock.deadline.seconds + self._highs.getRunTime())
+            left = clock.deadline.seconds
+            left -= min(RESERVE * left, MOST_RESERVE)
+            self._highs.setOptionValue("time_limit", left + self._highs.getRunTime())
             return
         self._most = max(steps // ITERATION, 1)
         self._highs.setOptionValue("simplex_iteration_limit", min(self._most, 2**31 - 1))
@@ -267,6 +286,8 @@ class Solver:
                     see(seen)
             except KeyboardInterrupt:
                 clock.interrupted = self._stop = True
+        if thread.is_alive():
+            _LEFT[:] = [one for one in (*_LEFT, thread) if one.is_alive()]
         if failure:
             raise ExtractionError(f"HiGHS failed: {failure[0]}") from failure[0]
         if clock.deadline.counts_steps:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, path_bounds, pieces, total, unfounded
+from eqsat.extract.problem.landmarks import landmarks
+from eqsat.extract.problem.program import Choice, ExtractionProgram, closure, path_bounds, total, unfounded
 from eqsat.extract.solvers.bounds import Ascent, dual_ascent, ruled_out
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy
 from eqsat.extract.solvers.highs import Clock, Progress, Solver, reporter
-from eqsat.extract.solvers.landmarks import landmarks
 from eqsat.extract.solvers.model import IntegerProgram, Relaxed, Row, Values, reduced_costs, repairs, scaling, selected
+from eqsat.extract.solvers.parts import ProgramPart, parts_of, rooted
 from eqsat.extract.solvers.presolve import Presolved, compose, presolve
 
 SLACK = 1e-9
@@ -135,20 +135,37 @@ class IlpSearch:
         self.report()
         if self.done() or self.clock.stop():
             return
-        small = reduction.program
-        apart = pieces(small)
-        if len(apart) == 1:
+        apart = compose(reduction, presolve(rooted(reduction.program), stop=self.clock.stop))
+        parts = parts_of(apart.program)
+        if len(parts) == 1:
             self.solve_integer(reduction)
             return
-        known = reduction.shrink(self.choice) or best_greedy(small)
-        for roots in apart:
-            part = dataclasses.replace(small, roots=roots)
-            start = closure(part, known, roots)
-            search = self.child(part, start, reduction.broken, self.clock)
+        self.reduction = apart
+        if parts:
+            self._solve_parts(apart, parts)
+        else:
+            self.offer(apart.expand({}))
+            self.lift(self.aim())
+
+    def _solve_parts(self, reduction: Presolved, parts: list[ProgramPart]) -> None:
+        """Search the parts one by one, each in its share of the time that is left, and equal ones once."""
+        known = reduction.shrink(self.choice) or best_greedy(reduction.program)
+        for part in parts:
+            start = closure(part.program, known, part.program.roots)
+            search = self.child(part.program, start, reduction.broken, self.clock)
             search.improve, search.nodes = self.improve, self.nodes
             self.parts.append(search)
-        for search in self.parts:
-            search.run()
+        left = len({part.shape for part in parts})
+        first: dict[Hashable, int] = {}
+        for number, (part, search) in enumerate(zip(parts, self.parts, strict=True)):
+            twin = first.setdefault(part.shape, number)
+            if twin == number:
+                search.clock = Clock(self.clock.deadline.part(1 / left), self.clock.stop)
+                search.run()
+                left -= 1
+            else:
+                search.offer(part.like(parts[twin], self.parts[twin].best()))
+                search.lift(self.parts[twin].bound())
             self.report()
 
     def _reduce(self, reduction: Presolved) -> Presolved:

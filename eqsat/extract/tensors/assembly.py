@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from eqsat.costs.model.cost import Cost
-from eqsat.egraph.decode import Decoded, decode, fold_derived
+from eqsat.egraph.decode import Decoded, decode
+from eqsat.egraph.derived import DerivedConstants, fold_derived
 from eqsat.egraph.egraph import ABSENT, CONST, INPUT, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Goal
@@ -42,7 +43,7 @@ class Assembled:
 
 
 def assemble(
-    extraction: TensorProblem, solution: Solution, original: Graph, known: dict[object, object] | None = None
+    extraction: TensorProblem, solution: Solution, original: Graph, known: DerivedConstants | None = None
 ) -> Assembled:
     """The graph that a solution stands for, and its plan; `known` carries folded constants from one to the next."""
     return _Assembly(extraction, solution).assembled(original, known)
@@ -77,7 +78,7 @@ class _Assembly:
         self.pieces: dict[int, dict[int, int]] = {}
         self.origins: dict[int, int] = {}
 
-    def assembled(self, original: Graph, known: dict[object, object] | None) -> Assembled:
+    def assembled(self, original: Graph, known: DerivedConstants | None) -> Assembled:
         converted = {self._target(c): c for c in self.solution.conversions}
         for goal in self._order(converted):
             check()
@@ -248,7 +249,7 @@ class _Assembly:
             value = decoded.names.get(instance)
             node = self.nodes[self.choice[instance]]
             if made.option is None:
-                if value is not None and value not in graph.constants:
+                if value in listing.producers or value in graph.inputs:  # what is folded has no step
                     listing.add(Conversion(value, made.source, state), made.cost)
             elif node.op in (INPUT, CONST, ABSENT):
                 continue

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.costs.kernels.fusion import MOST_FUSED, FusedOperator, fuses
 from eqsat.costs.model.cost import Cost
+from eqsat.egraph.egraph import INPUT
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.language.terms import Implementation, State
@@ -61,6 +62,7 @@ def chains(
         return
     wanted = {numbers[:count] for numbers in kept for count in range(2, len(numbers) + 1)}
     singles = _singles(snapshot, implementations)
+    given = {node.eclass for node in snapshot.nodes if node.op == INPUT or snapshot.classes[node.eclass].constant}
     tails = _by_state(singles)
     for _ in range(MOST_FUSED - 1):
         longer: dict[tuple[int, State], list[FusedChain]] = {}
@@ -72,21 +74,29 @@ def chains(
                     chain = _joined(snapshot, pricing, tail, head)
                     if chain is not None:
                         longer.setdefault((node.eclass, result), []).append(chain)
-        tails = {end: _cheapest(joined, snapshot, wanted) for end, joined in longer.items()}
+        tails = {end: _cheapest(joined, snapshot, wanted, given) for end, joined in longer.items()}
         for cheapest in tails.values():
             yield from cheapest
 
 
 def _cheapest(
-    chains: Sequence[FusedChain], snapshot: Snapshot, wanted: Collection[tuple[int, ...]]
+    chains: Sequence[FusedChain],
+    snapshot: Snapshot,
+    wanted: Collection[tuple[int, ...]],
+    given: Collection[int],
 ) -> list[FusedChain]:
     """The few chains of each kind that cost least, one for the same operands, and those of e-nodes that are `wanted`.
 
-    Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
+    Of those that cost as much, the ones for which less has to be computed before come first: all but classes that are
+    `given`. Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
     """
     more: list[FusedChain] = []
     kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
-    for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
+
+    def rank(chain: FusedChain) -> tuple[float, int, tuple[int, ...]]:
+        return chain.price, sum(eclass not in given for eclass, _ in chain.operands), chain.positions
+
+    for chain in sorted(chains, key=rank):
         alike = kinds.setdefault(chain.kind, {})
         if wanted and tuple(snapshot.nodes[p].number for p in chain.positions) in wanted:
             more.append(chain)

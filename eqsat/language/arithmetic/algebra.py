@@ -141,9 +141,31 @@ class Algebra:
         z3 = self.z3
         result = z3.RealVal(1)
         for coefficient, product in self.monomials(term).values():
-            if coefficient:
+            if coefficient == 1 and product.decl().name() == "log" and self._is_positive(product.arg(0)):
+                result = result * product.arg(0)
+            elif coefficient:
                 result = result * self.function("exp", rational(z3, coefficient) * product)
         return result
+
+    def _is_positive(self, term: Any) -> bool:
+        """True for sums of products of exponentials and of inverses of such sums, with positive factors alone."""
+        for coefficient, product in self.monomials(term).values():
+            for factor in self._factors(product):
+                name = factor.decl().name()
+                positive = name == "exp" or (name == "inverse" and self._is_positive(factor.arg(0)))
+                if not positive and not (self.z3.is_rational_value(factor) and fraction(factor) > 0):
+                    return False
+            if coefficient <= 0:
+                return False
+        return True
+
+    def logarithm(self, term: Any) -> Any:
+        """The logarithm: of a product of exponentials the sum of their exponents."""
+        (coefficient, product), *more = self.monomials(term).values()
+        factors = self._factors(product)
+        if more or coefficient != 1 or not all(self.z3.is_app(f) and f.decl().name() == "exp" for f in factors):
+            return self.function("log", term)
+        return self.normal(reduce(lambda a, b: a + b, (f.arg(0) for f in factors)))
 
     def sigmoid(self, term: Any) -> Any:
         """The logistic function, 1 / (1 + exp(-term))."""

@@ -109,6 +109,8 @@ class TermNamespace:
             return algebra.exponential(x)
         if name == "sigmoid":
             return algebra.sigmoid(x)
+        if name == "log":
+            return algebra.logarithm(x)
         x = algebra.normal(x)
         if name == "sqrt" and z3.is_rational_value(x) and fraction(x) >= 0:
             number = fraction(x)

@@ -280,6 +280,8 @@ class _Reader:
                 raise self.error(f"{twice!r} stands twice in one term", self.find(twice), "an index once a term")
             if sum(i.many for i in term.indices) > 1:
                 raise self.error("a term with two runs of axes", arrow, "one '...' a term")
+        if all(term.added for term in terms):
+            raise self.error("every operand is merely added", 0, "a term without '+' before it")
         known = {i.name for t in terms if not t.added for i in t.indices} | {"1"}
         for index in result.indices:
             if index.name not in known:

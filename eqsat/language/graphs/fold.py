@@ -261,7 +261,9 @@ def _sample(constant: Constant) -> bytes:
         return b""
     flat = constant.array.reshape(-1) if constant.array.flags.c_contiguous else constant.array.flat
     step = max(1, flat.size // 32 if isinstance(flat, np.ndarray) else len(flat) // 32)
-    return np.ascontiguousarray(flat[::step]).tobytes()
+    sample = np.ascontiguousarray(flat[::step]).tobytes()
+    constant.release()
+    return sample
 
 
 def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | None:

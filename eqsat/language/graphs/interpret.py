@@ -95,18 +95,23 @@ def run(
     sizes: Mapping[str, int] | None = None,
     opaque: OpaqueRunner | None = None,
     keep: frozenset[str] = frozenset(),
+    each: Callable[[str, Any], object] | None = None,
 ) -> dict[str, Any]:
     """Evaluate a graph; return its outputs by name, and the values in `keep` by theirs.
 
     `sizes` gives the named dims; they are read from the inputs where left out. An opaque node goes to `opaque`, or is a
-    BackendError.
+    BackendError. Where outputs together would take much memory, `each` is given one after the other, by its name, and
+    they are not returned.
     """
     missing = [v for v in graph.inputs if v not in inputs]
     if missing:
         raise BackendError(f"input {missing[0]!r} is missing", where=graph.name, expected=", ".join(graph.inputs))
     known = dict(bound_sizes(graph, inputs)) | dict(sizes or {})
     env: dict[str, Any] = {v: inputs[v] for v in graph.inputs}
-    last = _last_uses(graph, keep)
+    names: dict[str, list[str]] = {}
+    for output, wanted in graph.outputs.items():
+        names.setdefault(wanted, []).append(output)
+    last = _last_uses(graph, keep.union(names if each is None else graph.inputs))
     for index, node in enumerate(graph.nodes):
         check()
         for value in node.inputs:
@@ -121,13 +126,22 @@ def run(
                 env[value] = array
                 # Dims that depend on data are known once the value that has them is.
                 _bind(known, graph.type(value), array)
+                if each is not None:
+                    for output in names.pop(value, ()):
+                        each(output, array)
         for value in last.get(index, ()):
             env.pop(value, None)
-    for value in (*graph.outputs.values(), *keep):
+    for value in (*names, *keep):
         if value not in env:
             constant = graph.constants[value]
             env[value] = interpretation.constant(constant.array, constant.type)
-    return {name: env[value] for name, value in graph.outputs.items()} | {v: env[v] for v in keep}
+    kept = {value: env[value] for value in keep}
+    if each is None:
+        return {name: env[value] for name, value in graph.outputs.items()} | kept
+    for value, given in names.items():
+        for output in given:
+            each(output, env[value])
+    return kept
 
 
 def _outputs(
@@ -193,9 +207,8 @@ def _bind(sizes: dict[str, int], declared: ValueType, value: Any) -> None:
             sizes.setdefault(name, int(size))
 
 
-def _last_uses(graph: Graph, keep: frozenset[str]) -> dict[int, list[str]]:
-    """After which node each value is needed no more."""
-    wanted = set(graph.outputs.values()) | keep
+def _last_uses(graph: Graph, wanted: frozenset[str]) -> dict[int, list[str]]:
+    """After which node each value is needed no more; those that are wanted are needed to the end."""
     last: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):
         for value in (*node.inputs, *node.outputs):

@@ -13,6 +13,7 @@ from eqsat.language.onnx.files.reader import Source
 from eqsat.language.onnx.read.importer import load_source
 from eqsat.language.terms.constant import Array
 from eqsat.language.terms.graph import Graph
+from eqsat.system.mapped import FilePart
 
 #: Tensors from this size on are not written into the protobuf message.
 _SHARED_BYTES = 1 << 12
@@ -31,7 +32,9 @@ def graph_of(program: Any, name: str) -> Graph:
     proto.graph.name = name
     for nodes in (proto.graph.node, *(function.node for function in proto.functions)):
         _without_traces(nodes)
-    raw = {i: arrays[t.name] for i, t in enumerate(proto.graph.initializer) if t.name in arrays}
+    raw: dict[int, Array | FilePart] = {
+        i: arrays[t.name] for i, t in enumerate(proto.graph.initializer) if t.name in arrays
+    }
     return load_source(Source(proto, name, raw=raw))
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from eqsat.language.terms.matrices import diagonal_of, rows_attend
 from eqsat.language.terms.types import DType, TensorType
 from eqsat.system.deadline import check
+from eqsat.system.mapped import FilePart
 
 Array = np.ndarray[Any, np.dtype[Any]]
 #: Elements of a tensor that are looked at together.
@@ -22,16 +23,20 @@ PART = 1 << 22
 class Constant:
     """An immutable tensor known before the program runs; its bytes may be read from a file on first use.
 
+    `place` says where they lie in a mapped file, as ONNX stores them, None where they do not. Elements in a mapped file
+    need not begin at a multiple of their size.
+
     Two constants are one when dtype, shape and bytes agree, so -0.0 differs from 0.0 and NaN equals itself.
 
     >>> Constant.of(np.float32([0.0])).digest == Constant.of(np.float32([-0.0])).digest
     False
     """
 
-    __slots__ = ("_array", "_attends", "_diagonal", "_digest", "_finite", "_load", "type")
+    __slots__ = ("_array", "_attends", "_diagonal", "_digest", "_finite", "_load", "place", "type")
 
-    def __init__(self, type: TensorType, load: Callable[[], Array]) -> None:
+    def __init__(self, type: TensorType, load: Callable[[], Array], place: FilePart | None = None) -> None:
         self.type = type
+        self.place = place
         self._load: Callable[[], Array] | None = load
         self._array: Array | None = None
         self._digest: bytes | None = None
@@ -81,6 +86,7 @@ class Constant:
                 check(0)
                 digest.update(body[start : start + 4 * PART])
             self._digest = digest.digest()
+            self.release()
         return self._digest
 
     def same_as(self, other: Constant) -> bool:
@@ -93,11 +99,17 @@ class Constant:
             return bool((self.array == other.array).all())
         return _bytes_of(self.array) == _bytes_of(other.array)
 
+    def release(self) -> None:
+        """Take the elements out of the memory of the process, if they lie in a mapped file; they come back on use."""
+        if self.place is not None:
+            self.place.release()
+
     @property
     def is_finite(self) -> bool:
         """True where no element is an infinity or NaN; elements that are no floats never are."""
         if self._finite is None:
             self._finite = not self.type.dtype.is_float or all(map(_all_finite, self._parts()))
+            self.release()
         return self._finite
 
     @property

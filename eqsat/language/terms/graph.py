@@ -57,6 +57,8 @@ class Attrs(Mapping[str, Any]):
         return self._hash
 
     def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
         if not isinstance(other, Attrs) or self._hash != other._hash:
             return False
         return {k: _kind(v) for k, v in self.items()} == {k: _kind(v) for k, v in other.items()}
@@ -67,15 +69,20 @@ class Attrs(Mapping[str, Any]):
 
 def _frozen(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return tuple(_frozen(v) for v in value)
+        return tuple([_frozen(v) for v in value])
     return value
 
 
 def _kind(value: Any) -> Any:
     """A key that tells 1 from 1.0 and True, which Python holds equal, and compares floats by their text."""
+    kind = type(value)
+    if kind is int or kind is bool:
+        return kind, value
+    if kind is str:
+        return value
     if isinstance(value, tuple):
-        return tuple(_kind(v) for v in value)
-    return (type(value).__name__, repr(value)) if isinstance(value, bool | int | float) else value
+        return tuple([_kind(v) for v in value])
+    return (kind.__name__, repr(value)) if isinstance(value, int | float) else value
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,16 @@ def rows_attend(mask: Any) -> bool:
     """True where each row of a mask along its last axis lets its query look at something.
 
     A row of numbers has to hold one above half the least float: ONNX Runtime's Attention takes what lies about the
-    least float for minus infinity, and makes 0 of a row of it, where ONNX makes equal shares.
+    least float for minus infinity, and makes 0 of a row of it, where ONNX makes equal shares. With an infinity or what
+    is no number a row makes no shares at all.
 
     >>> [rows_attend(np.float32(m)) for m in ([[0, -np.inf], [1, 0]], [[0, 0], [-np.inf, -np.inf]])]
     [True, False]
     """
     rows = np.atleast_1d(mask)
     if rows.dtype != bool:
+        if not (rows < np.inf).all():
+            return False
         rows = rows > 0.5 * lowest(DType.of(rows.dtype))
     return bool(rows.any(axis=-1).all())
 

@@ -103,7 +103,8 @@ class Operand(Protocol):
     """A bound tensor as conditions ask of it.
 
     `constant` is true where the tensor is known before the program runs, `value` holds its elements where they are also
-    few (4096 at most), `finite` is true where it is known to hold neither infinities nor NaN. `attends` is true for a
+    few (4096 at most), `elements` those of a constant of whatever size that the model states, `finite` is true where it
+    is known to hold neither infinities nor NaN. `attends` is true for a
     constant, of whatever size, that as a mask of attention lets each query look at something; `diagonal` is the number
     on the diagonal of a constant square matrix, of whatever size, that has zeros beside it.
     """
@@ -119,6 +120,10 @@ class Operand(Protocol):
     @property
     def value(self) -> Any | None:
         """The elements of a small constant, else None."""
+
+    @property
+    def elements(self) -> Any | None:
+        """The elements of a constant that is small, or that the model states, else None."""
 
     @property
     def finite(self) -> bool:

@@ -75,6 +75,9 @@ def phase_rows(report: Record) -> Iterator[tuple[str, str, str]]:
     if "bodies" in report.seconds:
         changed = report.certificate.bodies or ()
         lines["bodies"] = f"{count(len(changed), 'body', 'bodies')} of If, Loop and Scan changed"
+    if report.partition:
+        cut = sum(one.name.startswith("cut") for one in report.partition)
+        lines["parts"] = f"{count(len(report.partition) - cut, 'part')}, {cut} more around the cuts"
     for phase in PHASES:
         seconds = report.seconds.get(phase)
         if phase in lines or seconds is not None:
@@ -98,13 +101,20 @@ def _saturation(report: Record) -> str:
     stopped = _NOT_SATURATED.get(report.stopped_by, report.stopped_by)
     if not report.enodes:  # of a run that chose nothing, no e-graph is told of
         return stopped
-    grown = f"{integer(report.nodes_before)} -> {count(report.enodes, 'e-node')}"
+    if report.partition:
+        return f"{count(report.enodes, 'e-node')} of {count(len(report.partition), 'part')}, {rules}"
+    blocks = "".join(f"{one.grown} of {one.count} equal blocks of {one.nodes} nodes, " for one in report.blocks)
+    grown = f"{blocks}{integer(report.nodes_grown)} -> {count(report.enodes, 'e-node')}"
     return f"{grown} in {count(report.eclasses, 'e-class', 'e-classes')}, {rules}, {stopped}"
 
 
 def _extraction(report: Record) -> str:
     if report.extraction == "none":
         return "nothing was chosen"
+    if report.partition:
+        show, left = cost_of(report), sum(bool(one.why) for one in report.partition)
+        stay = f", {count(left, 'part')} left as given" if left else ""
+        return f"part by part{stay}, cost {show(report.cost_before)} -> {show(report.cost_after)}"
     how = _NOT_OPTIMAL.get(report.extraction, report.extraction)
     ratio = f" ({report.cost_before / report.cost_after:.2f}x)" if report.cost_after else ""
     show = cost_of(report)
@@ -225,6 +235,13 @@ def _spent(steps: Sequence[parts.StepCost]) -> tuple[str, str]:
     return duration(total), percent(known / total) if total else ""
 
 
+def _usage(before: parts.Usage, after: parts.Usage) -> str:
+    """The launches and the memory of the original and of the result."""
+    terms = {"launches": "launches", "peak memory": "peak_memory", "weights": "weights"}
+    pairs = {title: (getattr(before, field), getattr(after, field), field) for title, field in terms.items()}
+    return ", ".join(f"{t} {amount(field, a)} -> {amount(field, b)}" for t, (a, b, field) in pairs.items())
+
+
 def _used(report: Record, term: str) -> str:
     """The amount of a term that the result uses, and its limit."""
     most = report.limits.get(term)
@@ -294,6 +311,8 @@ def notes(report: Record) -> list[tuple[str, str]]:
         lines += [(f"kept as opaque: {listed or 'none'}; {share}", "")]
     if report.borrowed_share:
         lines.append((f"borrowed share of cost: {percent(report.borrowed_share)}, from {report.borrowed_from}", ""))
+    if report.usage_before is not None and report.usage_after is not None:
+        lines.append((_usage(report.usage_before, report.usage_after), ""))
     if report.amounts:
         lines.append(("uses " + ", ".join(_used(report, term) for term in report.amounts), ""))
     if report.rounding is not None:

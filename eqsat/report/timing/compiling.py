@@ -16,12 +16,16 @@ from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL
 from eqsat.runtime.onnxruntime.session import SessionBackend, SessionProgram
 
+#: The backends that run in sessions, which pack the weights for themselves.
+IN_SESSIONS = ("onnxruntime", "openvino")
+
 
 @dataclass(frozen=True)
 class Compiling:
     """Compilation of finalists for a backend; for NumPy where it refuses them, if they are to run elsewhere.
 
-    ONNX Runtime takes the original as the file or model it was given as, `source`, and optimises at `level`.
+    ONNX Runtime takes the original as the file or model it was given as, `source`, finalists at the `opset` that the
+    result is written at, their own where it is None, and optimises at `level`.
     """
 
     backend: str
@@ -31,6 +35,13 @@ class Compiling:
     tuned: Sequence[str]
     else_on_numpy: bool = False
     level: str = DEFAULT_LEVEL
+    opset: int | None = None
+
+    def copies_weights(self, graph: Graph) -> bool:
+        """True of a graph of which each program holds much memory of its own: few are to be held beside each other."""
+        from eqsat.language.onnx.files.apart import COPIED_BYTES
+
+        return self.backend in IN_SESSIONS and sum(c.nbytes for c in graph.constants.values()) > COPIED_BYTES
 
     def check_safe(self, graph: Graph, original: Graph) -> None:
         """BackendError for a finalist of which ONNX Runtime, as users make sessions, would end the process."""
@@ -45,15 +56,18 @@ class Compiling:
         if self.backend == "cupy":
             return gpu_program(self.plans.get(name, graph), self.tuned)
         if name == "original" and self.source is not None and self.backend == "openvino":
+            from eqsat.language.onnx.files.reader import StoredModel
             from eqsat.runtime.openvino.session import OpenVinoProgram, compiled
 
-            return OpenVinoProgram(graph, compiled(self.source, threads=self.threads, where=graph.name))
+            given = self.source.proto if isinstance(self.source, StoredModel) else self.source
+            return OpenVinoProgram(graph, compiled(given, threads=self.threads, where=graph.name))
         if name == "original" and self.source is not None:
             nodes = len(graph.nodes)
-            return SessionProgram.of(graph, self.source, threads=self.threads, nodes=nodes, level=self.level)
+            return SessionProgram.of_given(graph, self.source, threads=self.threads, nodes=nodes, level=self.level)
         try:
-            if self.level != DEFAULT_LEVEL:
-                return SessionBackend().compile(expanded(graph, lacking()), threads=self.threads, level=self.level)
+            if self.backend == "onnxruntime":
+                made = expanded(graph, lacking())
+                return SessionBackend().compile(made, threads=self.threads, level=self.level, opset=self.opset)
             return select(self.backend).compile(expanded(graph, lacking()), threads=self.threads)
         except BackendError:
             if not self.else_on_numpy or any(n.op == OPAQUE for n in graph.nodes):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from eqsat.runtime.measure import LEAST_ROUNDS
 from eqsat.system.deadline import current
 
 #: Sets of new sessions, whose medians are the samples that a bound is computed from.
@@ -15,11 +16,17 @@ WORTH = 0.98
 
 
 def sets_in_time(seconds: float) -> Iterator[int]:
-    """The numbers of the sets to make, as long as there is time for one more that takes as long as the longest."""
-    longest, end = 0.0, time.monotonic() + seconds
+    """The numbers of the sets to make, as long as there is time for one more that takes as long as the longest.
+
+    Fewer than LEAST_ROUNDS bound nothing: no more are made where, as the first ones show, time lasts for no more.
+    """
+    longest, first = 0.0, time.monotonic()
+    end = first + seconds
     for number in range(SETS):
         begun = time.monotonic()
-        if begun + longest > end or current().over or current().seconds < longest:
+        wanted = (LEAST_ROUNDS - number) * (begun - first) / max(number, 1)
+        needed = max(longest, wanted)
+        if begun + needed > end or current().over or current().seconds < needed:
             return
         yield number
         longest = max(longest, time.monotonic() - begun)

@@ -91,13 +91,28 @@ def is_power_of_two(count: int) -> bool | Fail:
 
 @function
 def heads_agree(q: Operand, k: Operand, v: Operand) -> bool | Fail:
-    """True for batch, heads, length, width each, with equal batches and heads, and lengths and widths that fit."""
+    """True for batch, heads, length, width each, with equal batches and lengths and widths that fit.
+
+    Keys and values have as many heads as queries, or one that all share.
+    """
     shapes = [t.type.dims for t in (q, k, v)]
     if any(len(s) != 4 for s in shapes):
         return Fail("not batch, heads, length, width")
     first, second, third = shapes
-    fits = first[:2] == second[:2] == third[:2] and first[3] == second[3] and second[2] == third[2]
+    heads = second[1] == third[1] and second[1] in (first[1], 1)
+    fits = heads and first[0] == second[0] == third[0] and first[3] == second[3] and second[2] == third[2]
     return fits or Fail("the operands differ in batch, heads, length or width")
+
+
+@function
+def stacks_agree(q: Operand, k: Operand, v: Operand) -> bool | Fail:
+    """True for stacks of queries, keys and values of three axes, as many of each, whose lengths and widths fit."""
+    shapes = [t.type.dims for t in (q, k, v)]
+    if any(len(s) != 3 for s in shapes):
+        return Fail("not stack, length, width")
+    first, second, third = shapes
+    fits = first[0] == second[0] == third[0] and first[2] == second[2] and second[1] == third[1]
+    return fits or Fail("the operands differ in number, length or width")
 
 
 @function

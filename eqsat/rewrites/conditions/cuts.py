@@ -237,3 +237,22 @@ def grows_evenly(kernel: Sequence[int], wide: Sequence[int]) -> bool | Fail:
 def spatial_axes(rank: int) -> tuple[int, ...]:
     """The axes after batch and channels."""
     return tuple(range(2, rank))
+
+
+@function
+def inside(dims: Sequence[Dim], pads: Sequence[int], record: Mapping[str, Any]) -> Attrs:
+    """The slice of a tensor that a slice of it with pads is, if it takes nothing of the pads; else ShapeError."""
+    cuts, inner, rank = _cuts(record), {}, len(dims)
+    for axis, (before, behind) in enumerate(zip(pads[:rank], pads[rank:], strict=True)):
+        size = dims[axis]
+        if before == behind == 0:
+            if axis in cuts:
+                inner[axis] = cuts[axis]
+            continue
+        if axis not in cuts or not isinstance(size, int) or min(before, behind) < 0:
+            raise ShapeError(f"axis {axis} is padded, or cut off, and not sliced", expected="a slice of what is inside")
+        start, end, step = cuts[axis]
+        if not (step > 0 and before <= start <= end <= before + size):
+            raise ShapeError("the slice takes pads", expected="a slice of what is inside")
+        inner[axis] = (start - before, end - before, step)
+    return _record(inner)

@@ -138,6 +138,15 @@ def is_all(x: Operand, number: float, tolerance: float = 0.0) -> bool | Fail:
 
 
 @function
+def is_minus_infinity(x: Operand) -> bool | Fail:
+    """True for a constant whose elements are all minus infinity."""
+    elements = x.value
+    if elements is None or np.asarray(elements).dtype.kind != "f":
+        return Fail("not a small constant of floats")
+    return bool(np.asarray(elements).size and np.isneginf(elements).all()) or Fail("not all minus infinity")
+
+
+@function
 def is_uniform(x: Operand) -> bool | Fail:
     """True for a constant whose elements are one finite number."""
     elements = x.value
@@ -203,10 +212,9 @@ def is_nonnegative(x: Operand) -> bool | Fail:
 @function
 def is_eye(x: Operand) -> bool | Fail:
     """True for a constant identity matrix."""
-    elements = x.value
-    if elements is None:
-        return Fail("not a small constant")
-    elements = np.asarray(elements)
+    elements = x.elements
+    if elements is None or (elements := np.asarray(elements)).flat[:1] != 1:
+        return Fail("not a constant whose elements are known, or no identity matrix")
     square = elements.ndim == 2 and elements.shape[0] == elements.shape[1]
     return (square and bool((elements == np.eye(elements.shape[0])).all())) or Fail("not an identity matrix")
 
@@ -221,6 +229,23 @@ def is_range(x: Operand) -> bool | Fail:
     if elements.ndim != 1 or not elements.size or elements.dtype.kind not in "iu" or elements[0] < 0:
         return Fail("not a vector of natural numbers")
     return bool((np.diff(elements) == 1).all()) or Fail("not consecutive")
+
+
+@function
+def is_progression(x: Operand) -> bool | Fail:
+    """True for a constant vector of two or more natural numbers that grow by the same step."""
+    elements = x.value
+    if elements is None or np.asarray(elements).ndim != 1 or len(elements) < 2:
+        return Fail("not a small constant vector of two or more elements")
+    elements = np.asarray(elements)
+    steps = {int(step) for step in np.diff(elements)} if elements.dtype.kind in "iu" else set()
+    return (len(steps) == 1 and min(steps) > 0 and int(elements[0]) >= 0) or Fail("no progression of natural numbers")
+
+
+@function
+def last(x: Operand) -> int:
+    """The last element of an integer constant."""
+    return int(np.asarray(value(x)).ravel()[-1])
 
 
 # --- shapes --------------------------------------------------------------------------------------------------------

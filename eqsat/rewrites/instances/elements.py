@@ -31,6 +31,13 @@ OF_CONSTANTS = frozenset(
         "is_nonnegative",
         "is_eye",
         "is_range",
+        "is_progression",
+        "is_zero",
+        "is_selection",
+        "is_triangle",
+        "is_even_beside",
+        "is_in_blocks",
+        "is_grouped",
     }
 )
 
@@ -54,6 +61,11 @@ class Drawn:
             return None
         self.read = True
         return self.array
+
+    @property
+    def elements(self) -> Any | None:
+        """The elements of a constant."""
+        return self.value
 
     @property
     def attends(self) -> bool:
@@ -90,6 +102,8 @@ class Filler:
             array = seeded.integers(-limit if seeded.random() < 0.3 else 0, limit, shape)
             if any(h == "is_range" for h, _ in hints) and len(shape) == 1:
                 array = seeded.integers(0, limit) + np.arange(shape[0])
+            if any(h == "is_progression" for h, _ in hints) and len(shape) == 1:
+                array = seeded.integers(0, 2) + np.arange(shape[0]) * seeded.integers(1, 3)
             for number in (call.args[1] for hint, call in hints if hint == "is_all"):
                 array = np.full(shape, int(evaluate(Expression(ast.unparse(number), number), bindings)))
             operand.array = array.astype(kind.numpy)
@@ -151,7 +165,66 @@ def _floats(rng: np.random.Generator, shape: Any, hints: list[tuple[str, ast.Cal
             array = np.abs(array) * (array > 0.3)
         elif hint == "is_eye" and len(shape) == 2:
             array = np.eye(*shape)
+        elif hint == "is_zero":
+            array = np.zeros(shape)
+        elif hint in _FORMED and 0 not in shape:
+            array = _FORMED[hint](rng, array, call)
     return array
+
+
+def _selection(rng: np.random.Generator, array: Any, call: ast.Call) -> Any:
+    """A matrix with a single one in each row, or column, as the rule asks."""
+    rows, columns = array.shape if len(array.shape) == 2 else (0, 0)
+    if not rows:
+        return array
+    along = ast.literal_eval(call.args[1])
+    return (
+        np.eye(columns)[rng.integers(0, columns, rows)]
+        if along == 1
+        else np.eye(rows)[rng.integers(0, rows, columns)].T
+    )
+
+
+def _triangle(rng: np.random.Generator, array: Any, call: ast.Call) -> Any:
+    return (np.triu if rng.random() < 0.5 else np.tril)(np.ones_like(array)) if array.ndim >= 2 else array
+
+
+def _even_beside(rng: np.random.Generator, array: Any, call: ast.Call) -> Any:
+    """A square matrix with a number on its diagonal and another beside it."""
+    if array.ndim != 2 or array.shape[0] != array.shape[1]:
+        return array
+    return array[0, 0] * np.eye(len(array)) + _POOL[int(rng.integers(4))]
+
+
+def _in_blocks(rng: np.random.Generator, array: Any, call: ast.Call) -> Any:
+    """A matrix with zeros beside two blocks."""
+    if array.ndim != 2 or min(array.shape) < 2:
+        return array
+    row, column = (int(rng.integers(1, n)) for n in array.shape)
+    blocks = np.abs(array) + 0.25
+    blocks[:row, column:], blocks[row:, :column] = 0, 0
+    return blocks
+
+
+def _grouped(rng: np.random.Generator, array: Any, call: ast.Call) -> Any:
+    """Filters that read a part of the channels each."""
+    count = max((n for n in (2, 3, 4) if array.ndim > 2 and not any(d % n for d in array.shape[:2])), default=1)
+    for group in range(count if array.ndim > 2 else 0):
+        rows, columns = (slice(group * n // count, (group + 1) * n // count) for n in array.shape[:2])
+        kept = array[rows, columns].copy()
+        array[rows] = 0
+        array[rows, columns] = kept
+    return array
+
+
+#: Arrays of a form that rules ask constants for, from a random one.
+_FORMED: dict[str, Callable[[np.random.Generator, Any, ast.Call], Any]] = {
+    "is_selection": _selection,
+    "is_triangle": _triangle,
+    "is_even_beside": _even_beside,
+    "is_in_blocks": _in_blocks,
+    "is_grouped": _grouped,
+}
 
 
 def _hints(rule: Rule) -> dict[str, list[tuple[str, ast.Call]]]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
-from typing import cast
+from typing import Any, cast
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
@@ -24,6 +24,7 @@ class _Value(Typed):
     name: str = ""
     attends: bool = False
     diagonal: float | None = None
+    elements: Any | None = None
 
 
 def expanded(graph: Graph, lacking: Iterable[str]) -> Graph:

@@ -9,9 +9,11 @@ from dataclasses import replace
 from eqsat.errors import RuleError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS
-from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.parser import parse_rules, rule_sources
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSource
 from eqsat.rewrites.schemas.axes import axis_laws
+from eqsat.rewrites.schemas.constants import constant_laws
 from eqsat.rewrites.schemas.linear import linear_laws
 from eqsat.rewrites.schemas.operator import Operator, Statement
 from eqsat.rewrites.schemas.parallel import parallel_laws
@@ -82,7 +84,13 @@ def derived_laws(specs: Iterable[OpSpec] | None = None) -> tuple[Rule, ...]:
     >>> [r.name for r in derived_laws([spec("sqrt")])][:2]
     ['concat-of-sqrt', 'sqrt-over-concat']
     """
-    return tuple(rule for spec in _chosen(specs) for rule in _derived(spec))
+    return tuple(one.rule for one in derived_sources(_chosen(specs)))
+
+
+def derived_sources(specs: Iterable[OpSpec]) -> Iterator[RuleSource]:
+    """The same laws, to be read when they are asked for."""
+    for spec in specs:
+        yield from rule_sources(_derived(spec), f"derived from {spec.name}", origin="derived")
 
 
 def stated_laws(specs: Iterable[OpSpec] | None = None) -> tuple[Rule, ...]:
@@ -106,6 +114,7 @@ def statements(spec: OpSpec) -> Iterator[Statement]:
     op = Operator(spec, spec.form)
     yield from product_laws(op)
     if not spec.pointwise:
+        yield from constant_laws(op)
         yield from row_laws(op)
         yield from parallel_laws(op)
         yield from axis_laws(op)
@@ -115,13 +124,14 @@ def _chosen(specs: Iterable[OpSpec] | None) -> tuple[OpSpec, ...]:
     return tuple(OPS.values()) if specs is None else tuple(specs)
 
 
-def _derived(spec: OpSpec) -> tuple[Rule, ...]:
+def _derived(spec: OpSpec) -> str:
+    """The laws that one declaration implies, as the text of rules."""
     lines: list[str] = []
     for statement in statements(spec):
         numbers = statement.laws or PUBLISHED.get(statement.name, ())
         laws = f" (laws {', '.join(map(str, numbers))})" if numbers else ""
         lines += [f"%phase {statement.phase}", f"{statement.name}{laws}: {statement.text}"]
-    return parse_rules("\n".join(lines), f"derived from {spec.name}", origin="derived")
+    return "\n".join(lines)
 
 
 def _stated(spec: OpSpec) -> Iterator[Rule]:

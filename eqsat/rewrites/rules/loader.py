@@ -4,7 +4,7 @@ a user's own rules; what is not shipped is checked on the spot."""
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -13,10 +13,11 @@ from eqsat.errors import RuleError, UnsoundRuleError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.declaration.trial import try_out
 from eqsat.language.ops import OPS, spec
-from eqsat.rewrites.rules.derive import derived_laws, stated_laws
+from eqsat.rewrites.rules.derive import derived_laws, derived_sources, stated_laws
 from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence, recalled, remember
-from eqsat.rewrites.rules.parser import parse_file, parse_rules
+from eqsat.rewrites.rules.parser import parse_file, parse_rules, rule_sources
 from eqsat.rewrites.rules.rule import Origin, Rule
+from eqsat.rewrites.rules.ruleset import RulesByName, RuleSet, RuleSource
 from eqsat.rewrites.theories.evidence import theory_evidence
 
 #: Laws written by hand, and the rules that the generator found, each with its record of evidence.
@@ -30,19 +31,17 @@ class EvidenceWarning(UserWarning):
     """Rules were left out because their evidence is missing or out of date."""
 
 
-def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
+def load_rules(paths: Iterable[str | Path] | None = None) -> RuleSet:
     """The shipped rules, and those of more files or texts, which are checked before they count.
 
-    A shipped rule without current evidence is left out with an EvidenceWarning. The laws of operators that are declared
-    outside this package come next. A law or given rule that is refuted is an UnsoundRuleError with a counterexample, a
-    given one that cannot be settled a RuleError. A string that has an arrow in it is the text of rules, any other the
-    path of a file.
+    A shipped rule is read when it is first asked for, and left out with an EvidenceWarning if it has no current
+    evidence. The laws of operators that are declared outside this package come next. A law or given rule that is
+    refuted is an UnsoundRuleError with a counterexample, a given one that cannot be settled a RuleError. A string that
+    has an arrow in it is the text of rules, any other the path of a file.
     """
-    rules = [
-        *rules_with_evidence(),
-        *(rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name)),
-    ]
-    names = {r.name for r in rules}
+    shipped = rules_with_evidence()
+    rules = [rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name)]
+    names = {one.name for one in shipped.sources} | {rule.name for rule in rules}
     for given in paths or ():
         for rule in _read(given):
             if rule.name in names:
@@ -50,7 +49,7 @@ def load_rules(paths: Iterable[str | Path] | None = None) -> tuple[Rule, ...]:
             _demand(rule)
             names.add(rule.name)
             rules.append(rule)
-    return tuple(rules)
+    return shipped.plus(rules) if rules else shipped
 
 
 def shipped_rules() -> tuple[Rule, ...]:
@@ -58,18 +57,31 @@ def shipped_rules() -> tuple[Rule, ...]:
 
     A rule of the library that says what a law says has its name and stands in its place.
     """
-    generated = {rule.name: rule for rule in _library()}
-    said = []
-    for law in (*_axioms(), *_implied()):
-        rule = generated.pop(law.name, None)
-        said.append(law if rule is None else replace(rule, laws=law.laws, reason=law.reason))
+    return tuple(RuleSet(shipped_sources()))
+
+
+@cache
+def shipped_sources() -> tuple[RuleSource, ...]:
+    """Every rule that ships, to be read when it is asked for."""
+    generated = {one.name: one for one in _files(LIBRARY, "library")}
+    laws = (*_axioms(), *_implied())
+    said = (_said_again(generated.pop(law.name), law) if law.name in generated else law for law in laws)
     return (*said, *generated.values())
+
+
+def _said_again(generated: RuleSource, law: RuleSource) -> RuleSource:
+    """The source of a generated rule that says what a law says: it has the law's numbers and reason."""
+
+    def read() -> Rule:
+        return replace(generated.rule, laws=law.rule.laws, reason=law.rule.reason)
+
+    return RuleSource(generated.name, generated.phase, generated.operators, read)
 
 
 def laws() -> tuple[Rule, ...]:
     """Laws taken for true of all operators: axioms, those that declarations state and imply, a user's once checked."""
     declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
-    return (*_axioms(), *_implied(), *declared)
+    return (*(one.rule for one in (*_axioms(), *_implied())), *declared)
 
 
 def is_shipped(one: OpSpec) -> bool:
@@ -89,42 +101,37 @@ def check_rules(text: str) -> tuple[Evidence, ...]:
 
 
 @cache
-def _axioms() -> tuple[Rule, ...]:
-    return _files(AXIOMS, "axiom")
+def _axioms() -> tuple[RuleSource, ...]:
+    return tuple(_files(AXIOMS, "axiom"))
 
 
 @cache
-def _library() -> tuple[Rule, ...]:
-    return _files(LIBRARY, "library")
-
-
-@cache
-def _implied() -> tuple[Rule, ...]:
+def _implied() -> tuple[RuleSource, ...]:
     """The laws that the declarations of this package state and imply."""
     own = [one for one in OPS.values() if is_shipped(one)]
-    return (*stated_laws(own), *derived_laws(own))
+    return (*map(RuleSource.of, stated_laws(own)), *derived_sources(own))
 
 
-def _files(folder: Path, origin: Origin) -> tuple[Rule, ...]:
-    paths = sorted(folder.glob("*.rules"))
-    return tuple(r for path in paths for r in parse_rules(path.read_text(encoding="utf-8"), path.name, origin=origin))
+def _files(folder: Path, origin: Origin) -> Iterator[RuleSource]:
+    for path in sorted(folder.glob("*.rules")):
+        yield from rule_sources(path.read_text(encoding="utf-8"), path.name, origin=origin)
 
 
 @cache
-def rules_with_evidence() -> tuple[Rule, ...]:
+def rules_with_evidence() -> RuleSet:
     """The shipped rules whose evidence is current; an EvidenceWarning names those that are left out."""
     evidence = shipped_evidence()
-    rules = shipped_rules()
-    by_name = {r.name: r for r in rules}
-    current = tuple(r for r in rules if is_current(r, evidence.get(r.name), by_name))
-    if len(current) < len(rules):
-        in_use = set(current)
-        _warn(
-            [r.name for r in rules if r not in in_use],
-            f"of {len(rules)} rules have no current evidence and are left out",
-            "run `eqsat rules verify` to check them again",
-        )
-    return current
+    sources = shipped_sources()
+    by_name = RulesByName(sources)
+
+    def admits(rule: Rule) -> bool:
+        return is_current(rule, evidence.get(rule.name), by_name)
+
+    def report(names: Sequence[str], count: int) -> None:
+        what = f"of {count} rules have no current evidence and are left out"
+        _warn(names, what, "run `eqsat rules verify` to check them again")
+
+    return RuleSet((one.admitted_by(admits) for one in sources), report)
 
 
 def shipped_evidence() -> dict[str, Evidence]:

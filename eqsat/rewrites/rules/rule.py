@@ -98,6 +98,13 @@ class Rule:
         return roots_of(self.left)
 
     @property
+    def sides(self) -> tuple[Pattern, Pattern] | None:
+        """The sides of a rule about one value; None for one about several."""
+        if isinstance(self.left, Siblings) or len(self.left) != 1 or len(self.right) != 1:
+            return None
+        return self.left[0], self.right[0]
+
+    @property
     def parts(self) -> int:
         """The number of outputs of a single root that the right side states one by one; 0 where it states the roots."""
         return len(self.right) if not isinstance(self.left, Siblings) and len(self.left) < len(self.right) else 0
@@ -153,6 +160,10 @@ class Rule:
             return range(count)
         first, last = (int(evaluate(e, bindings)) for e in spread.window)
         return range(count)[first:last]
+
+    def __hash__(self) -> int:
+        """By name and text alone: the patterns of two thousand laws, the key of a cache, are long to go through."""
+        return hash((self.name, self.text))
 
     def __str__(self) -> str:
         return f"{self.name}: {self.text}"

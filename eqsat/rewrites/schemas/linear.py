@@ -8,6 +8,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 
+import numpy as np
+
+from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.declaration.indices import Index, IndexTerm
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.rewrites.schemas.operator import ADDED, VARIABLES, Operator, Statement, axis, axis_of, law, vector
@@ -253,6 +256,7 @@ def _pointwise(op: Operator) -> Iterator[Statement]:
     """Sums and signs under pointwise operators; the numerator's of a quotient run on request only."""
     f, names = op.name, op.variables
     if len(names) == 1:
+        yield from _scale(op.spec)
         for sign, word in (("+", "sum"), ("-", "difference")):
             yield from law(
                 f"{f}-of-{word}", f"{f}(x {sign} y)", f"{f}(x) {sign} {f}(y)", ["wide(x)"], phase="associate"
@@ -281,10 +285,34 @@ def _pointwise(op: Operator) -> Iterator[Statement]:
             ["constant(c, d)", "wide(x)", "finite(x, c, d)"],
         )
         yield from law(f"{f}-neg", f"{f}(x, -y)", f"-{f}(x, y)", ["floating(x)"])
+        yield from _signs_of_parts(f)
     else:
         yield from law(
             f"{f}-scaled",
             f"{f}(x, y) * c",
             f"{f}(x * c, y)",
             ["wide(x)", "constant(c)", "not constant(y)"],
+        )
+
+
+def _scale(spec: OpSpec) -> Iterator[Statement]:
+    """A function that is linear in each element by itself is a product with what it makes of 1."""
+    number = float(np.ravel(spec.reference(FloatNamespace(), np.ones(1)))[0]) if not spec.attrs else 1.0
+    if number != 1.0:
+        conditions = [f"is_all(c, {number!r})", "spans(x, c)", "floating(x)"]
+        yield from law(f"mul-is-{spec.name}", "x * c", f"{spec.name}(x)", conditions, phase="simplify")
+
+
+def _signs_of_parts(f: str) -> Iterator[Statement]:
+    """The sign of one part of what is joined goes into a constant factor."""
+    for parts, signs, word in (("-x, y", (-1.0, 1.0), "first"), ("x, -y", (1.0, -1.0), "second")):
+        filled = (
+            f"fill(shape=replaced(ones(rank({v})), k, dim({v}, k)), value={sign}, dtype=dtype({v}))"
+            for v, sign in zip("xy", signs, strict=True)
+        )
+        yield from law(
+            f"{f}-of-negative-{word}-part",
+            f"{f}(concat({parts}, axis=k), c)",
+            f"{f}(concat(x, y, axis=k), {f}(c, concat({', '.join(filled)}, axis=k)))",
+            ["constant(c)", "floating(x)"],
         )

@@ -162,20 +162,21 @@ def _merge_with_addition(
 
 
 def _groups(op: Operator, group: str, counted: str) -> Iterator[Statement]:
-    """Two results of equal groups are one of twice as many, where every operand has the groups and all are alike."""
+    """Results of equal groups side by side are one of all groups, where every operand has them and all are alike."""
     terms = [*zip(op.variables, op.form.operands, strict=True)]
     places = {v: next((i.name for i in t.indices if i.group == group), "") for v, t in terms}
     outer = next((i.name for i in op.form.result.indices if i.group == group), "")
     if not outer or not all(places.values()):
         return
-    left, right = ([f"{v}{n}" for v in op.variables] for n in (1, 2))
-    joined = [
-        f"concat({a}, {b}, axis={axis_of(t, places[v], a)})" for a, b, (v, t) in zip(left, right, terms, strict=True)
-    ]
-    where = axis(op.form.result, outer, f"rank({left[0]})")
+    names = list(op.variables)
+    joined = [f"concat(*{v}s, axis={axis_of(t, places[v], f'{v}s[0]')})" for v, t in terms]
+    where = axis(op.form.result, outer, f"rank({names[0]}s[0])")
     yield from law(
         f"concat-of-{op.name}-groups",
-        f"concat({op.applied(*left)}, {op.applied(*right)}, axis={where})",
-        op.applied(*joined, fields={counted: f"2 * a.{counted}"}),
-        [f"same_shape({a}, {b})" for a, b in zip(left, right, strict=True)],
+        f"concat(*[{op.with_operands({})} {loop(names)}], axis={where})",
+        op.applied(*joined, fields={counted: f"len({names[0]}s) * a.{counted}"}),
+        [
+            " and ".join(f"len({names[0]}s) == len({v}s)" for v in names[1:]),
+            *(f"all(same_shape({v}, {v}s[0]) for {v} in {v}s)" for v in names),
+        ],
     )

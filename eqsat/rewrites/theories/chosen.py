@@ -58,8 +58,52 @@ class ChosenNodes:
         view = self.egraph.view(leader)
         return float(number(view)) if is_uniform(view) else None
 
+    def about_shapes(self, named: Mapping[int, str]) -> dict[str, list[str]]:
+        """Conditions that state the rank of each named class, and its sizes: numbers, or those of another axis."""
+        first: dict[Any, str] = {}
+        stated: dict[str, list[str]] = {}
+        for leader, name in named.items():
+            type = self.egraph.type(leader)
+            dims = type.dims if isinstance(type, TensorType) else ()
+            stated[name] = [f"rank({name}) == {len(dims)}"]
+            for axis, dim in enumerate(dims):
+                own = f"dim({name}, {axis})"
+                other = str(dim) if isinstance(dim, int) else first.setdefault(dim, own)
+                if other != own:
+                    stated[name].append(f"{own} == {other}")
+        return stated
+
     def match(self, rule: Rule, root: int, named: Mapping[str, int], uses: Sequence[int]) -> Match:
         """The match of an equation at a class, with the classes of its variables."""
         classes: dict[str, Any] = {name: leader for name, leader in named.items() if name in rule.tensors}
         bindings = bindings_of(self.egraph, classes, {})
         return Match(rule, (root,), (self.made[root],), bindings, classes, tuple(uses))
+
+
+class RegionReader:
+    """A reader of regions of chosen e-nodes: operators that work, with operators between them that move elements."""
+
+    def __init__(self, nodes: ChosenNodes, working: Collection[str], moving: Collection[str]) -> None:
+        self.nodes, self.egraph = nodes, nodes.egraph
+        self._working, self._moving = working, moving
+
+    def roots(self) -> list[int]:
+        """The classes at which regions end, in the order they were made."""
+        return [leader for leader in self.nodes.made if self.works(leader) and not self.is_inner(leader)]
+
+    def works(self, leader: int) -> bool:
+        """True if an operator that works was chosen for a class of floats that are wide enough to be regrouped."""
+        return self.nodes.op(leader) in self._working and self.nodes.is_wide(leader)
+
+    def moves(self, leader: int) -> bool:
+        """True if an operator that moves elements was chosen for a class."""
+        return self.nodes.op(leader) in self._moving
+
+    def is_inner(self, leader: int) -> bool:
+        """True if a class is read by one operator, of a region, on the way or by itself."""
+        readers = self.nodes.readers.get(leader, set())
+        if len(readers) != 1:
+            return False
+        (reader,) = readers
+        above = self.egraph.find(reader)
+        return self.works(above) or (self.moves(above) and self.is_inner(above))

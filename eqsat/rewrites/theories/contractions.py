@@ -14,7 +14,7 @@ from fractions import Fraction
 from math import prod
 
 from eqsat.language.ops.einsum import explicit
-from eqsat.language.terms.pattern import App, Expression, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import App, Expression, Pattern, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.identities import argument_of, ranks_of
 
@@ -43,7 +43,7 @@ class Contraction:
             return False
         pairs = zip((i for a in self.axes for i in a), (i for a in other.axes for i in a), strict=True)
         renamed = _extended({}, pairs)
-        return renamed is not None and _matched(list(self.factors), list(other.factors), renamed)
+        return renamed is not None and matched(list(self.factors), list(other.factors), renamed)
 
 
 @dataclass
@@ -178,7 +178,7 @@ class _Indices:
         groups: list[Axis] = []
         for size in shape.tree.elts:
             group: list[int] = []
-            wanted = [ast.unparse(one) for one in _factors(size)]
+            wanted = [ast.unparse(one) for one in size_factors(size)]
             if all(one.isdigit() for one in wanted):
                 whole = prod(map(int, wanted))
                 while left and self.dims[left[0]].isdigit() and prod(int(self.dims[i]) for i in group) < whole:
@@ -199,7 +199,7 @@ def contraction_of(side: Pattern | Spread, conditions: set[str]) -> Contraction:
     """The sum of products that a term is under conditions; UnreadError for one that is none."""
     pairs = [argument_of(text, "is_diagonal").split(", ") for text in conditions if text.startswith("is_diagonal(")]
     diagonals = {name: Fraction(ast.literal_eval(value)) for name, value in pairs}
-    indices = _Indices(ranks_of(conditions), _sizes(conditions), diagonals)
+    indices = _Indices(ranks_of(conditions), stated_sizes(conditions), diagonals)
     try:
         return indices.result(indices.followed(side))
     except KeyError as missing:
@@ -211,12 +211,13 @@ def states_contraction(rule: Rule) -> bool:
 
     All operands have to be finite: sums of products with infinities may not be regrouped.
     """
-    if isinstance(rule.left, Siblings) or len(rule.left) != 1 or len(rule.right) != 1:
+    sides = rule.sides
+    if sides is None:
         return False
     conditions = {condition.text for condition in rule.conditions}
     finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
     try:
-        left, right = (contraction_of(side, conditions) for side in (rule.left[0], rule.right[0]))
+        left, right = (contraction_of(side, conditions) for side in sides)
     except UnreadError:
         return False
     return rule.tensors <= finite and left.equals(right)
@@ -233,7 +234,7 @@ def _extended(renamed: Mapping[int, int], pairs: Iterator[tuple[int, int]]) -> d
     return found
 
 
-def _matched(
+def matched(
     factors: Sequence[tuple[str, tuple[Axis, ...]]],
     others: Sequence[tuple[str, tuple[Axis, ...]]],
     renamed: Mapping[int, int],
@@ -247,12 +248,12 @@ def _matched(
             continue
         pairs = zip((i for a in axes for i in a), (i for a in its for i in a), strict=True)
         extended = _extended(renamed, pairs)
-        if extended is not None and _matched(rest, [*others[:place], *others[place + 1 :]], extended):
+        if extended is not None and matched(rest, [*others[:place], *others[place + 1 :]], extended):
             return True
     return False
 
 
-def _sizes(conditions: set[str]) -> dict[str, str]:
+def stated_sizes(conditions: set[str]) -> dict[str, str]:
     """For axes that conditions state the size of: that number, or an axis that stands for all of one size."""
     found: dict[str, str] = {}
 
@@ -270,9 +271,10 @@ def _sizes(conditions: set[str]) -> dict[str, str]:
     return {dim: first(dim) for dim in found}
 
 
-def _factors(size: ast.expr) -> list[ast.expr]:
+def size_factors(size: ast.expr) -> list[ast.expr]:
+    """The factors of a size, none for 1."""
     if isinstance(size, ast.BinOp) and isinstance(size.op, ast.Mult):
-        return [*_factors(size.left), *_factors(size.right)]
+        return [*size_factors(size.left), *size_factors(size.right)]
     return [] if isinstance(size, ast.Constant) and size.value == 1 else [size]
 
 

@@ -7,10 +7,15 @@ from types import MappingProxyType
 
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.theories.attention.proof import states_attention
+from eqsat.rewrites.theories.choices.cases import states_choice
 from eqsat.rewrites.theories.contractions import states_contraction
 from eqsat.rewrites.theories.functions import states_function
 from eqsat.rewrites.theories.identities import states_identity
+from eqsat.rewrites.theories.linear.combinations import states_combination
 from eqsat.rewrites.theories.norms import states_norm
+from eqsat.rewrites.theories.slices import states_sliced_sum
+from eqsat.rewrites.theories.views.strides import states_view
 
 #: The proofs of equations, by what they show.
 PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(
@@ -18,7 +23,12 @@ PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(
         "both sides are one polynomial": states_identity,
         "both sides are one function of an operand": states_function,
         "both sides are one function of the elements of rows": states_norm,
+        "both sides are one sum of slices": states_sliced_sum,
         "both sides are one sum of products over the same indices": states_contraction,
+        "both sides are one sum of sums of products over the same indices": states_combination,
+        "both sides are the same in each case of their conditions": states_choice,
+        "both sides are one average of values by shares of the same scores": states_attention,
+        "both sides are one view of an operand": states_view,
     }
 )
 

@@ -58,11 +58,30 @@ class PolynomialForms:
         yield self._factored(polynomial)
         if len(polynomial) < 2:
             return
+        collected = self._collected(polynomial)
+        if collected is not None:
+            yield collected
         for name in self._candidates(polynomial)[:_FIRST]:
             yield self._split(polynomial, name)
         factored = self._factored_whole(polynomial)
         if factored is not None:
             yield factored
+
+    def _collected(self, polynomial: Polynomial) -> Written | None:
+        """A polynomial of what is computed, each product once, with polynomials of constants as its factors."""
+        factors: dict[Monomial, dict[Monomial, Fraction]] = {}
+        for monomial, coefficient in polynomial.items():
+            fixed = tuple((name, power) for name, power in monomial if self.leaves[name].constant)
+            moving = tuple((name, power) for name, power in monomial if not self.leaves[name].constant)
+            factors.setdefault(moving, {})[fixed] = coefficient
+        if len(factors) == len(polynomial) or any(power < 0 for moving in factors for _, power in moving):
+            return None
+        terms: list[tuple[Written, bool]] = []
+        for moving, factor in factors.items():
+            constant = factor != {(): Fraction(1)}
+            parts = [self._factored(factor)] if constant or not moving else []
+            terms.append((self.product([*parts, *(self._power(name, power) for name, power in moving)]), False))
+        return self.sum(terms)
 
     def _factored(self, polynomial: Polynomial) -> Written:
         if len(polynomial) < 2:
@@ -168,7 +187,7 @@ class PolynomialForms:
     def _factored_whole(self, polynomial: Polynomial) -> Written | None:
         """A polynomial as a product of sums, where it is one (by SymPy)."""
         powers = [power for monomial in polynomial for _, power in monomial]
-        if not 2 < len(polynomial) <= _MOST_TERMS or min(powers, default=-1) < 0 or max(powers) > _MOST_POWER:
+        if not 1 < len(polynomial) <= _MOST_TERMS or min(powers, default=-1) < 0 or max(powers) > _MOST_POWER:
             return None
         import sympy
 

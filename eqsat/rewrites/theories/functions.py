@@ -19,7 +19,6 @@ from eqsat.egraph.matching.match import Match
 from eqsat.language.arithmetic.elementary import UndecidedError, exact_number, pieces_of
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.ops import OPS
-from eqsat.language.terms.pattern import Siblings
 from eqsat.rewrites.instances.grid import words
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.chosen import ChosenNodes
@@ -123,14 +122,15 @@ def states_function(rule: Rule) -> bool:
     Constants count as the numbers that they stand for in float32, which the operand has to be in. It has to be finite
     where the sides are not the same of infinities and NaN, and no constant may spread it.
     """
-    if isinstance(rule.left, Siblings) or len(rule.left) != 1 or len(rule.right) != 1:
+    sides = rule.sides
+    if sides is None:
         return False
     conditions = {condition.text for condition in rule.conditions}
     numbers = {name: float(value) for name, value in numbers_of(rule).items()}
     has_shape = any(c.startswith("shape(") and c.endswith(" == shape(x)") for c in conditions)
     if rule.tensors - numbers.keys() != {"x"} or IN_FLOAT32 not in conditions or not has_shape:
         return False
-    left, right = rule.left[0], rule.right[0]
+    left, right = sides
     if "finite(x)" not in conditions and not agree_beyond((left, right), {"x": _BEYOND, **real_numbers(numbers)}):
         return False
 

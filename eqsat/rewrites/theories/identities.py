@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from fractions import Fraction
 
-from eqsat.language.terms.pattern import App, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import App, Pattern, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.polynomials import expanded
 
@@ -20,16 +20,17 @@ def states_identity(rule: Rule) -> bool:
     Sums of infinities are not equal when they are regrouped: the rule has to ask that all variables are finite. Where
     it divides, it has to ask that what it divides by has finite reciprocals, and its sides have to have one shape.
     """
-    if isinstance(rule.left, Siblings) or len(rule.left) != 1 or len(rule.right) != 1:
+    sides = rule.sides
+    if sides is None:
         return False
     numbers = numbers_of(rule)
     conditions = {condition.text for condition in rule.conditions}
     asked = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
     inverted = {argument_of(text, "invertible") for text in conditions}
-    shapes = [f"shape({written(side)})" for side in (rule.left[0], rule.right[0])]
+    shapes = [f"shape({written(side)})" for side in sides]
     has_shape = shapes[0] == shapes[1] or " == ".join(shapes) in {ast.unparse(c.tree) for c in rule.conditions}
     try:
-        left, right = (expanded(side, numbers) for side in (rule.left[0], rule.right[0]))
+        left, right = (expanded(side, numbers) for side in sides)
     except (ValueError, KeyError, ZeroDivisionError):
         return False
     divided = {name for side in (left, right) for monomial in side for name, power in monomial if power < 0}
@@ -49,7 +50,12 @@ def written(pattern: Pattern | Spread) -> str:
 
 def numbers_of(rule: Rule) -> Mapping[str, Fraction]:
     """The variables all of whose elements are one number by a condition of the rule."""
-    found = (argument_of(condition.text, "is_all") for condition in rule.conditions)
+    return stated_numbers(condition.text for condition in rule.conditions)
+
+
+def stated_numbers(conditions: Iterable[str]) -> Mapping[str, Fraction]:
+    """The variables all of whose elements are one number by conditions."""
+    found = (argument_of(text, "is_all") for text in conditions)
     pairs = (text.split(", ") for text in found if text)
     return {name: Fraction(ast.literal_eval(value)) for name, value in pairs}
 

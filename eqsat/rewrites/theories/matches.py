@@ -7,13 +7,21 @@ from collections.abc import Collection, Iterable, Iterator
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
+from eqsat.rewrites.theories.attention.regions import attention_matches
+from eqsat.rewrites.theories.choices.masks import mask_matches
 from eqsat.rewrites.theories.functions import function_matches
+from eqsat.rewrites.theories.linear.regions import linear_matches
 from eqsat.rewrites.theories.norms import norm_matches
 from eqsat.rewrites.theories.products import product_matches
+from eqsat.rewrites.theories.slices import slice_matches
 from eqsat.rewrites.theories.sums import sum_matches
+from eqsat.rewrites.theories.views.chains import view_matches
 
-#: Rules that say of sums and products, one step at a time, what theories do at once: without them nothing is regrouped.
-_SAID = frozenset({"add-associates", "mul-associates", "factor", "mul-over-add"})
+#: Rules that say of views, and of sums and products, one step at a time what theories do at once: where some of these
+#: are left out, nothing is regrouped.
+_SAID_OF_VIEWS = frozenset({"reshapes-compose", "transposes-compose", "slices-compose", "expands-compose"})
+_SAID_OF_SUMS = frozenset({"add-associates", "mul-associates", "factor", "mul-over-add"})
 
 
 def theory_matches(egraph: EGraph, chosen: Collection[int], rules: Iterable[Rule]) -> Iterator[Match]:
@@ -21,8 +29,15 @@ def theory_matches(egraph: EGraph, chosen: Collection[int], rules: Iterable[Rule
 
     The e-graph may grow between matches.
     """
-    if {rule.name for rule in rules} >= _SAID:
+    known = RuleSet.of(rules)
+    if len(known.named(_SAID_OF_VIEWS)) == len(_SAID_OF_VIEWS):
+        yield from view_matches(egraph, chosen)
+    if len(known.named(_SAID_OF_SUMS)) == len(_SAID_OF_SUMS):
         yield from product_matches(egraph, chosen)
         yield from sum_matches(egraph, chosen)
+        yield from linear_matches(egraph, chosen)
+        yield from slice_matches(egraph, chosen)
         yield from function_matches(egraph, chosen)
         yield from norm_matches(egraph, chosen)
+        yield from mask_matches(egraph, chosen)
+        yield from attention_matches(egraph, chosen)

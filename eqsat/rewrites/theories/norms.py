@@ -22,8 +22,8 @@ from eqsat.language.arithmetic.elementary import UndecidedError
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.arithmetic.rows import RowNamespace
 from eqsat.language.ops import OPS
-from eqsat.language.terms.pattern import App, Pattern, Siblings, Spread
-from eqsat.language.terms.types import TensorType
+from eqsat.language.terms.pattern import App, Pattern, Spread
+from eqsat.language.terms.types import DType, TensorType
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.chosen import ChosenNodes
 from eqsat.rewrites.theories.functions import spelling
@@ -61,9 +61,10 @@ def norm_matches(egraph: EGraph, chosen: Collection[int]) -> Iterator[Match]:
             given = tuple((name, shape) for name, shape in shapes.items() if shape is not None)
             if len(region.others) > _MOST_OTHERS or len(reduced) != 1 or () in reduced or len(given) < len(shapes):
                 continue
-            rule = _named_rule(text, tuple(region.numbers.values()), given, *reduced)
-            if rule is not None:
+            rules = _named_rules(text, tuple(region.numbers.values()), given, *reduced)
+            for rule in rules:
                 yield nodes.match(rule, root, region.classes(), region.uses)
+            if rules:
                 break
 
 
@@ -90,13 +91,13 @@ def _shape(egraph: EGraph, leader: int) -> tuple[int, ...] | None:
 
 
 @lru_cache(1024)
-def _named_rule(
+def _named_rules(
     left: str,
     numbers: tuple[tuple[str, float], ...],
     given: tuple[tuple[str, tuple[int, ...]], ...],
     axes: tuple[int, ...],
-) -> Rule | None:
-    """The equation of a region with an operator along rows; None where none is proved."""
+) -> list[Rule]:
+    """The proved equations of a region with operators along rows, one for each of these."""
     shapes, uniform = dict(given), dict(numbers)
     conditions = [f"rank({name}) == {len(shape)}" for name, shape in given]
     conditions += [f"dim({name}, {axis}) == {d}" for name, shape in given for axis, d in enumerate(shape)]
@@ -105,17 +106,19 @@ def _named_rule(
     term, drawn = term_of(left), _drawn(_cut(shapes, axes), uniform)
     wanted = None if term is None else in_float64(term[0], drawn)
     if wanted is None or wanted.size > _MOST_ELEMENTS:
-        return None
+        return []
     # Constants are known to be finite.
     others = [name for name in shapes if name not in uniform and name != "x"]
     finite = [", ".join(some) for some in (others, ["x", *others])]
     agreeing = (right for right, made in _candidates(uniform, shapes, drawn, axes) if _is_close(made, wanted))
+    found: dict[str, Rule] = {}
     for right, some in itertools.product(agreeing, finite):
+        op = right.partition("(")[0]
         asked = [*conditions, *([f"finite({some})"] if some else []), f"shape({left}) == shape({right})"]
-        rule = stated(NORM, f"{left} => {right} if {', '.join(asked)}", states_norm)
+        rule = None if op in found else stated(NORM, f"{left} => {right} if {', '.join(asked)}", states_norm)
         if rule is not None:
-            return rule
-    return None
+            found[op] = rule
+    return list(found.values())
 
 
 def _candidates(
@@ -139,6 +142,8 @@ def _candidates(
                 if not spec.min_operands <= len(given) + 1 <= (spec.max_operands or spec.min_operands):
                     continue
                 try:
+                    types = [TensorType(DType.FLOAT32, np.shape(one)) for one in (drawn["x"], *given.values())]
+                    spec.result_types(types, spec.complete(fields))
                     with np.errstate(all="ignore"):
                         made = spec.reference(_FLOATS, drawn["x"], *given.values(), **fields)
                 except Exception:  # noqa: BLE001 - references say in many ways that operands do not fit
@@ -165,13 +170,13 @@ def states_norm(rule: Rule) -> bool:
     Conditions have to state all sizes. Beside the normal form both sides are compared in float64 on tensors of these
     sizes: a normal form does not tell along which axes a constant varies.
     """
-    if isinstance(rule.left, Siblings) or len(rule.left) != 1 or len(rule.right) != 1:
+    sides = rule.sides
+    if sides is None:
         return False
     conditions = {condition.text for condition in rule.conditions}
     numbers = {name: float(value) for name, value in numbers_of(rule).items()}
     shapes = _stated_shapes(conditions)
     finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
-    sides = (rule.left[0], rule.right[0])
     if not shapes.get("x"):
         return False
     axes = {one for side in sides for one in _reduced(side, len(shapes["x"]))}

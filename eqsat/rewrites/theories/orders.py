@@ -13,8 +13,8 @@ import numpy as np
 
 from eqsat.rewrites.theories.chosen import UNKNOWN
 
-#: The most tensors whose orders are all looked at.
-_OPTIMAL = 8
+#: The most tensors whose orders are all looked at, and of more the most sets of them that share indices one by one.
+_OPTIMAL, _CONNECTED = 8, 100
 #: The ways to compute a product that are offered.
 _FORMS = 3
 
@@ -58,7 +58,7 @@ class PairwiseSteps:
     def leaf(self, name: str, axes: Sequence[tuple[int, ...]], constant: bool) -> PartialProduct:
         """An operand, without its axes of size 1."""
         part = PartialProduct(name, tuple(i for axis in axes for i in axis), constant=constant)
-        if all(axes):
+        if all(len(axis) == 1 for axis in axes):
             return part
         made = self._as_shape(part, [[i] for i in part.axes])
         return replace(made, whole=WithUnits(name, tuple(axes)))
@@ -84,7 +84,10 @@ class PairwiseSteps:
         axes = (*batch, *left, *right)
         made = self._made(f"matmul({a.text}, {b.text})", axes, self.size({*one.axes, *other.axes}), (a, b))
         groups = [*([i] for i in batch), *rows, right]
-        return made if all(len(g) == 1 for g in groups) else self._as_shape(made, [[i] for i in axes])
+        if all(len(g) == 1 for g in groups):
+            return made
+        apart = self._as_shape(made, [[i] for i in axes])
+        return replace(apart, whole=WithUnits(made.text, tuple(map(tuple, groups)), made.work))
 
     def _spread(self, one: PartialProduct, other: PartialProduct) -> PartialProduct:
         """The product of parts that share all that is summed: element by element, each spread along the other."""
@@ -96,8 +99,19 @@ class PairwiseSteps:
             moved = self.ordered(part, [i for i in axes if i in part.axes])
             # Leading axes that a part has not are spread over anyway.
             first = next((n for n, i in enumerate(axes) if i in part.axes), len(axes))
-            parts.append(self.reshaped(moved, [[i] if i in part.axes else [] for i in axes[first:]]))
+            groups = [[i] if i in part.axes else [] for i in axes[first:]]
+            parts.append(self.with_units(moved, groups, len(axes)) or self.reshaped(moved, groups))
         return self._made(f"mul({parts[0].text}, {parts[1].text})", axes, self.size(axes), parts)
+
+    def with_units(self, part: PartialProduct, groups: Sequence[Sequence[int]], most: int) -> PartialProduct | None:
+        """A part as it is with axes of size 1, where that is a shape but for leading ones of at most so many axes."""
+        whole = part.whole
+        if whole is None or not len(groups) <= len(whole.axes) <= most:
+            return None
+        before = len(whole.axes) - len(groups)
+        if any(whole.axes[:before]) or whole.axes[before:] != tuple(map(tuple, groups)):
+            return None
+        return PartialProduct(whole.text, part.axes, whole.work, part.constant)
 
     def _made(self, text: str, axes: Iterable[int], elements: float, parts: Sequence[PartialProduct]) -> PartialProduct:
         constant = all(part.constant for part in parts)
@@ -127,8 +141,15 @@ class PairwiseSteps:
         return part if all(len(group) == 1 for group in groups) else self._as_shape(part, groups)
 
     def _as_shape(self, part: PartialProduct, groups: Sequence[Sequence[int]]) -> PartialProduct:
-        if part.whole is not None and tuple(map(tuple, groups)) == part.whole.axes:
+        wanted = tuple(map(tuple, groups))
+        if part.whole is not None and wanted == part.whole.axes:
             return PartialProduct(part.whole.text, part.axes, part.whole.work, part.constant)
+        if part.whole is not None and sorted(wanted) == sorted(part.whole.axes):
+            # Products take in a transpose, and no reshape; that this one is a reshape too, a rule says.
+            units = (place for place, axis in enumerate(part.whole.axes) if not axis)
+            perm = tuple(part.whole.axes.index(group) if group else next(units) for group in wanted)
+            before = replace(part, work=part.whole.work)
+            return self._made(f"transpose({part.whole.text}, perm={perm})", part.axes, 0.0, [before])
         text = f"reshape({part.text}, shape={self._shape(groups)})"
         return self._made(text, part.axes, 0.0, [part])
 
@@ -152,19 +173,48 @@ def least_work(parts: Sequence[PartialProduct], result: Collection[int], steps: 
     """The products of parts with the least work, two at a time, with at least the axes of the result; best first."""
     if not parts:
         return []
-    if len(parts) > _OPTIMAL:
-        return [_greedy(parts, result, steps)]
     everything = (1 << len(parts)) - 1
+    masks = set(range(1, everything + 1)) if len(parts) <= _OPTIMAL else _connected(parts)
+    if everything not in masks:
+        return [_greedy(parts, result, steps)]
     best: dict[int, list[PartialProduct]] = {1 << n: [part] for n, part in enumerate(parts)}
-    for mask in sorted(range(1, everything + 1), key=lambda mask: (mask.bit_count(), mask)):
+    for mask in sorted(masks, key=lambda mask: (mask.bit_count(), mask)):
         if mask in best:
             continue
         outside = {i for n, part in enumerate(parts) if not mask >> n & 1 for i in part.axes}
         needed = {*result, *outside}
-        made = (steps.products(best[one][0], best[mask ^ one][0], needed) for one in _halves(mask))
-        ways = {way.text: way for way in itertools.chain.from_iterable(made)}
-        best[mask] = sorted(ways.values(), key=lambda part: (part.work, len(part.text), part.text))[:_FORMS]
+        halves = [one for one in _halves(mask) if one in best and mask ^ one in best]
+        made = (steps.products(best[one][0], best[mask ^ one][0], needed) for one in halves)
+        # Of orders with as much work, each comes once before any comes in another form.
+        ranked = [way for ways in made for way in enumerate(sorted(ways, key=_by_work))]
+        ways = {way.text: way for _, way in sorted(ranked, key=lambda way: (way[1].work, way[0], *_by_work(way[1])))}
+        best[mask] = list(ways.values())[:_FORMS]
     return best[everything]
+
+
+def _by_work(part: PartialProduct) -> tuple[float, int, str]:
+    return part.work, len(part.text), part.text
+
+
+def _connected(parts: Sequence[PartialProduct]) -> set[int]:
+    """The sets of parts that share indices one by one, as the pieces of a chain do; none where these are too many."""
+    beside = [
+        sum(1 << k for k, other in enumerate(parts) if k != n and not set(part.axes).isdisjoint(other.axes))
+        for n, part in enumerate(parts)
+    ]
+    found = {1 << n for n in range(len(parts))}
+    level = set(found)
+    while level and len(found) <= _CONNECTED:
+        level = {
+            mask | 1 << k
+            for mask in level
+            for n in range(len(parts))
+            if mask >> n & 1
+            for k in range(len(parts))
+            if beside[n] >> k & 1 and not mask >> k & 1
+        } - found
+        found |= level
+    return found if len(found) <= _CONNECTED else set()
 
 
 def _halves(mask: int) -> Iterable[int]:

@@ -12,13 +12,12 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.theories.chosen import ChosenNodes
+from eqsat.rewrites.theories.chosen import ChosenNodes, RegionReader
 from eqsat.rewrites.theories.contractions import (
     CONTRACTION,
     Contraction,
@@ -54,20 +53,13 @@ class _NoProductError(Exception):
 
 def product_matches(egraph: EGraph, chosen: Collection[int]) -> Iterator[Match]:
     """Matches of equations between regions of chosen e-nodes and the same sums of products with less work."""
-    reader = _ProductReader(ChosenNodes(egraph, chosen))
+    reader = _ProductReader(ChosenNodes(egraph, chosen), _WORKS, _MOVES)
     for root in reader.roots():
         check()
         yield from reader.matches(root)
 
 
-class _ProductReader:
-    def __init__(self, nodes: ChosenNodes) -> None:
-        self.nodes, self.egraph = nodes, nodes.egraph
-
-    def roots(self) -> list[int]:
-        """The classes at which regions end, in the order they were made."""
-        return [leader for leader in self.nodes.made if self._works(leader) and not self._is_inner(leader)]
-
+class _ProductReader(RegionReader):
     def matches(self, root: int) -> Iterator[Match]:
         """The equations of the region that ends at a class with other orders of it that have less work."""
         region = _ProductRegion()
@@ -81,23 +73,10 @@ class _ProductReader:
         for rule in rules:
             yield self.nodes.match(rule, root, named, region.uses)
 
-    def _works(self, leader: int) -> bool:
-        """True if what was chosen for a class multiplies or sums floats that are wide enough to be regrouped."""
-        return self.nodes.op(leader) in _WORKS and self.nodes.is_wide(leader)
-
-    def _is_inner(self, leader: int) -> bool:
-        """True if a class is read once, by an operator of a region, on the way or by itself."""
-        readers = self.nodes.readers.get(leader, set())
-        if len(readers) != 1:
-            return False
-        (reader,) = readers
-        above = self.egraph.find(reader)
-        return self._works(above) or (self.nodes.op(above) in _MOVES and self._is_inner(above))
-
     def _read(self, leader: int, region: _ProductRegion, top: bool = False) -> str:
         leader = self.egraph.find(leader)
         op = self.nodes.op(leader)
-        inner = top or ((self._works(leader) or op in _MOVES) and self._is_inner(leader))
+        inner = top or ((self.works(leader) or self.moves(leader)) and self.is_inner(leader))
         if not inner or self.egraph.eclass(leader).constant or len(region.uses) >= _MOST_STEPS:
             return self._leaf(leader, region)
         node = self.egraph.nodes[self.nodes.made[leader]]
@@ -130,16 +109,9 @@ class _ProductReader:
     def _conditions(self, region: _ProductRegion) -> tuple[str, ...]:
         """The conditions on the operands: ranks and sizes, and matrices with a diagonal of one number alone."""
         conditions: list[str] = []
-        first: dict[Any, str] = {}
+        shapes = self.nodes.about_shapes(region.leaves)
         for leader, name in region.leaves.items():
-            type = self.egraph.type(leader)
-            dims = type.dims if isinstance(type, TensorType) else ()
-            conditions.append(f"rank({name}) == {len(dims)}")
-            for axis, dim in enumerate(dims):
-                own = f"dim({name}, {axis})"
-                other = str(dim) if isinstance(dim, int) else first.setdefault(dim, own)
-                if other != own:
-                    conditions.append(f"{own} == {other}")
+            conditions += shapes[name]
             if number := self.egraph.view(leader).diagonal:
                 conditions.append(f"is_diagonal({name}, {number!r})")
         names = ", ".join(region.leaves.values())

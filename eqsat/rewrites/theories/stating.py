@@ -15,7 +15,10 @@ from eqsat.rewrites.rules.rule import Rule
 
 
 def literal_fields(op: str, attrs: Attrs) -> list[str] | None:
-    """The attributes of an operator as a term states them; None where one is no literal, such as a named dim."""
+    """The attributes of an operator as a term states them; None where one is no literal, such as a named dim, and of
+    what is no operator, such as an input."""
+    if op not in OPS:
+        return None
     given = OPS[op].complete(attrs)
     if any(not _is_literal(value) for value in given.values()):
         return None

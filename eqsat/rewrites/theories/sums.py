@@ -91,7 +91,7 @@ class _SumReader:
         if not known or len(whole.form.steps) < 2:
             return
         forms = PolynomialForms({leaf.name: leaf for leaf in region.leaves.values()}, known[0].name)
-        found = {form.text: form for form in forms.of(whole.polynomial) if form.work < _LESS * whole.form.work}
+        found = {form.text: form for form in forms.of(whole.polynomial) if _is_less(form, whole.form)}
         for form in sorted(found.values(), key=lambda form: (form.work, len(form.text)))[:_FORMS]:
             rule = _rule(region, whole, form)
             if rule is not None:
@@ -106,9 +106,17 @@ class _SumReader:
         readers = self.nodes.readers.get(leader, set())
         if not readers or any(not self._adds(self.egraph.find(n)) for n in readers):
             return False
-        if any(self.egraph.nodes[n].op in ("div", "pow") for n in readers):
+        if any(self._divides(n, leader) for n in readers):
             return False
         return len(readers) == 1 or self.nodes.op(leader) in ("mul", "neg")
+
+    def _divides(self, number: int, leader: int) -> bool:
+        """True if an e-node takes a power of a class, or divides by it or by what is no constant."""
+        node = self.egraph.nodes[number]
+        if node.op != "div":
+            return node.op == "pow"
+        divisor = self.egraph.find(node.operands[1])
+        return divisor == leader or not self.egraph.eclass(divisor).constant
 
     def _read(self, leader: int, region: _SumRegion, top: bool = False) -> _ReadClass:
         leader = self.egraph.find(leader)
@@ -168,6 +176,12 @@ class _SumReader:
             return None
         value = Fraction(uniform)
         return value if abs(value) <= _WHOLE and value.denominator <= 2**_HALVINGS else None
+
+
+def _is_less(form: Written, than: Written) -> bool:
+    """True if a form computes fewer elements than another one, or as many with fewer products."""
+    products = [sum(size for text, size in one.steps.items() if text.startswith("mul(")) for one in (form, than)]
+    return form.work < _LESS * than.work or (form.work <= than.work and products[0] < products[1])
 
 
 def _rule(region: _SumRegion, whole: _ReadClass, form: Written) -> Rule | None:

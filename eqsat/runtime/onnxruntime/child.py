@@ -22,6 +22,8 @@ from eqsat.runtime.inputs import checked_inputs
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from eqsat.language.onnx.files.reader import StoredModel
+
 #: A run of more seconds than this is ended.
 SECONDS = 30.0
 #: The program of the process: make a session; for each line, run the inputs in that file and write one line with the
@@ -152,9 +154,13 @@ class ChildProgram:
         )
 
 
-def child_of(graph: Graph, source: Path | ModelProto | None) -> ChildProgram:
+def child_of(graph: Graph, source: Path | ModelProto | StoredModel | None) -> ChildProgram:
     """A model as it was given, or the graph where it was built in Python, in a process of its own."""
+    from eqsat.language.onnx.files.reader import StoredModel
     from eqsat.language.onnx.write import exporter, verbatim
+
+    if isinstance(source, StoredModel):
+        return ChildProgram(graph, lambda path: path.write_bytes(source.data))
 
     if isinstance(source, Path):
         return ChildProgram(graph, source)

@@ -25,12 +25,16 @@ options = ort.SessionOptions()
 options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_ENABLE_ALL
 options.intra_op_num_threads, options.log_severity_level = int(sys.argv[1]), 4
 source = sys.argv[2] if sys.argv[2] else sys.stdin.buffer.read()
-ort.InferenceSession(source, options, providers=["CPUExecutionProvider"], disabled_optimizers=sys.argv[3:])
+if sys.argv[3]:
+    options.add_session_config_entry("session.model_external_initializers_file_folder_path", sys.argv[3])
+ort.InferenceSession(source, options, providers=["CPUExecutionProvider"], disabled_optimizers=sys.argv[4:])
 """
 
 
-def rehearse(source: str | bytes, threads: int, without: Sequence[str] = ()) -> None:
+def rehearse(source: str | bytes, threads: int, without: Sequence[str] = (), folder: str = "") -> None:
     """Make a session of a file or of a serialised model in another process, `without` some fusions, and drop it.
+
+    A serialised model may keep tensors in files of a `folder`.
 
     TimeUp where that is not done when the deadline is over, or where there is less time left than it took: here it
     would take as long. Without a deadline in seconds nothing is done. A refusal by ONNX Runtime is for the caller.
@@ -40,7 +44,7 @@ def rehearse(source: str | bytes, threads: int, without: Sequence[str] = ()) -> 
         return
     path, data = (source, None) if isinstance(source, str) else ("", source)
     start = time.monotonic()
-    command = [sys.executable, "-c", _MAKE, str(threads), path, *without]
+    command = [sys.executable, "-c", _MAKE, str(threads), path, folder, *without]
     quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     with subprocess.Popen(command, stdin=subprocess.PIPE, **quiet) as process:
         # In a thread, as `communicate` forgets the bytes left to send when its time is over.

@@ -13,18 +13,23 @@ import numpy as np
 from eqsat.errors import BackendError, first_line
 from eqsat.language.terms import DType, Graph, TensorType
 from eqsat.runtime.inputs import checked_inputs
+from eqsat.runtime.onnxruntime.constants import check_constants
 from eqsat.runtime.onnxruntime.halves import FATAL, has_halves
 from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL, session_level
 from eqsat.runtime.onnxruntime.rehearsal import rehearse
 from eqsat.runtime.threads import check_threads
-from eqsat.system.deadline import check, current
+from eqsat.system.deadline import current
+from eqsat.system.heap import return_freed
+from eqsat.system.mapped import release_mapped
 
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: Above this many bytes of constants ONNX Runtime reads them where they are: a protobuf message ends at 2 GiB, and
-#: copies of gigabytes take seconds that nothing ends. Tensors smaller than `SHARED_BYTES` are copied all the same.
-COPIED_BYTES, SHARED_BYTES = 1 << 28, 1 << 20
+    from eqsat.language.onnx.files.apart import ModelApart
+    from eqsat.language.onnx.files.reader import StoredModel
+
+#: The folder from which a model in memory names the files of its tensors.
+FOLDER = "session.model_external_initializers_file_folder_path"
 
 #: From so many nodes on a session may take seconds in which ONNX Runtime does not look whether it is to stop.
 MANY_NODES = 5_000
@@ -44,23 +49,28 @@ class SessionBackend:
             return "onnxruntime is not installed"
         return None
 
-    def compile(self, graph: Graph, *, threads: int | None = None, level: str = DEFAULT_LEVEL) -> SessionProgram:
-        """A session that runs the graph, optimised at a level; BackendError where ONNX Runtime refuses it."""
-        from eqsat.language.onnx.write.exporter import to_model
+    def compile(
+        self, graph: Graph, *, threads: int | None = None, level: str = DEFAULT_LEVEL, opset: int | None = None
+    ) -> SessionProgram:
+        """A session that runs the graph, written at its own opset or another one, and optimised at a level.
 
-        if sum(c.nbytes for c in graph.constants.values()) <= COPIED_BYTES:
-            return SessionProgram.of(graph, to_model(graph), threads=threads, level=level)
-        model, held = _with_tensors_apart(graph)
-        return SessionProgram.of(graph, model, threads=threads, held=held, level=level)
+        BackendError where ONNX Runtime refuses it.
+        """
+        from eqsat.language.onnx.files import apart
+        from eqsat.language.onnx.write.exporter import assemble, to_model
+
+        if sum(c.nbytes for c in graph.constants.values()) <= apart.COPIED_BYTES:
+            return SessionProgram.of(graph, to_model(graph, opset), threads=threads, level=level)
+        model = apart.with_tensors_apart(*assemble(graph, opset))
+        return SessionProgram.of(graph, model, threads=threads, level=level)
 
 
 class SessionProgram:
     """A graph compiled by ONNX Runtime; `session` is its InferenceSession."""
 
-    def __init__(self, graph: Graph, session: Any, held: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, graph: Graph, session: Any) -> None:
         self.graph = graph
         self.session = session
-        self._held = held  # ONNX Runtime reads these where they are
         self._options: Any = None
         self._order = [o.name for o in session.get_outputs()]
         values = (*graph.inputs, *graph.outputs.values())
@@ -70,18 +80,32 @@ class SessionProgram:
     def of(
         cls,
         graph: Graph,
-        model: ModelProto | Path,
+        model: ModelProto | Path | ModelApart,
         *,
         threads: int | None,
-        held: Mapping[str, Any] | None = None,
         nodes: int = 0,
         level: str = DEFAULT_LEVEL,
     ) -> SessionProgram:
         """The program of a graph by its model, of so many nodes where that is a file; the arguments of `session`."""
-        compiled = session(
-            model, threads=threads, where=graph.name, held=held, nodes=nodes, halves=has_halves(graph), level=level
-        )
-        return cls(graph, compiled, held)
+        check_constants(graph)
+        compiled = session(model, threads=threads, where=graph.name, nodes=nodes, halves=has_halves(graph), level=level)
+        return cls(graph, compiled)
+
+    @classmethod
+    def of_given(
+        cls,
+        graph: Graph,
+        given: ModelProto | Path | StoredModel,
+        *,
+        threads: int | None,
+        nodes: int = 0,
+        level: str = DEFAULT_LEVEL,
+    ) -> SessionProgram:
+        """The program of a graph by the model that was given for it, whose large tensors are read where they lie."""
+        from eqsat.language.onnx.files.apart import given_apart
+
+        weights = sum(c.nbytes for c in graph.constants.values())
+        return cls.of(graph, given_apart(given, weights), threads=threads, nodes=nodes, level=level)
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """The outputs by name for inputs by name, as `run` has it."""
@@ -159,22 +183,20 @@ class SessionProgram:
 
 
 def session(
-    model: ModelProto | Path,
+    model: ModelProto | Path | ModelApart,
     *,
     threads: int | None = None,
     where: str = "",
-    held: Mapping[str, Any] | None = None,
     nodes: int = 0,
     halves: bool = False,
     level: str = DEFAULT_LEVEL,
 ) -> Any:
     """An InferenceSession on the CPU at a level; BackendError where ONNX Runtime refuses the model.
 
-    `held` are tensors that the model says it keeps elsewhere; they have to live as long as the session does. `nodes`
-    are those of a model that is a file; `halves` says that a model has tensors of float16, on some of which a fusion of
-    ONNX Runtime 1.31 ends the process: it is left out then. TimeUp where it is not ready when the deadline that it is
-    made under is over: ONNX Runtime is then told to stop, and of many nodes, through which it goes on all the same, the
-    session is first made in a process that can be ended.
+    `nodes` are those of a model that is a file; `halves` says that a model has tensors of float16, on some of which a
+    fusion of ONNX Runtime 1.31 ends the process: it is left out then. TimeUp where it is not ready when the deadline
+    that it is made under is over: ONNX Runtime is then told to stop, and of many nodes, through which it goes on all
+    the same, the session is first made in a process that can be ended.
     """
     import onnxruntime as ort
 
@@ -187,15 +209,21 @@ def session(
     options.log_severity_level = 4
     # Threads that spin while they wait starve every other session on the machine.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    current().check(0)
+    source, count, folder, held, tables = _opened(model, nodes)
+    if folder:
+        options.add_session_config_entry(FOLDER, folder)
     if held:
         options.add_external_initializers(list(held), list(held.values()))
-    current().check(0)
-    source = str(model) if isinstance(model, Path) else model.SerializeToString()
-    if not held and (nodes if isinstance(model, Path) else len(model.graph.node)) >= MANY_NODES:
-        rehearse(source, threads or 0, FATAL if halves else ())
+    elif count >= MANY_NODES:
+        rehearse(source, threads or 0, FATAL if halves else (), folder)
+    for name, value in tables.items():
+        options.add_initializer(name, value)
+    # ONNX Runtime maps files itself, and pages that are mapped twice count twice.
+    release_mapped()
     try:
         with current().ending(lambda: options.set_load_cancellation_flag(True)):
-            return ort.InferenceSession(
+            made = ort.InferenceSession(
                 source, options, providers=["CPUExecutionProvider"], disabled_optimizers=FATAL if halves else None
             )
     except Exception as error:
@@ -206,29 +234,31 @@ def session(
             expected="operators and element types that ONNX Runtime implements",
             remedy="run it on the backend 'numpy'",
         ) from error
+    made.tables = tables  # ONNX Runtime reads them for as long as the session lives
+    if folder or held:
+        return_freed()  # by ONNX Runtime: of the weights of convolutions it makes copies before it packs them
+    return made
 
 
-def _with_tensors_apart(graph: Graph) -> tuple[ModelProto, dict[str, Any]]:
-    """The model of a graph without its large tensors, and these as ONNX Runtime takes them, without a copy."""
-    from onnx import TensorProto
+def _opened(
+    model: ModelProto | Path | ModelApart, nodes: int
+) -> tuple[str | bytes, int, str, dict[str, Any], dict[str, Any]]:
+    """A model as ONNX Runtime takes it, its number of nodes, and the folder of its tensors.
 
-    from eqsat.language.onnx.files.tensors import number_of, tensor_of
-    from eqsat.language.onnx.write.exporter import assemble
+    Then the tensors that are held in memory, and those that all sessions read where they are mapped.
+    """
+    if isinstance(model, Path):
+        return str(model), nodes, "", {}, {}
+    from eqsat.language.onnx.files.apart import ModelApart
 
-    model, tensors = assemble(graph)
-    held: dict[str, Any] = {}
-    for name, constant in tensors.items():
-        check()
-        dtype = constant.type.dtype
-        if constant.nbytes < SHARED_BYTES or dtype is DType.STRING or dtype in _FOREIGN:
-            model.graph.initializer.append(tensor_of(name, constant))
-            continue
-        held[name] = ort_value(constant.array, dtype)
-        stub = TensorProto(name=name, data_type=number_of(dtype), dims=constant.type.static)
-        stub.data_location = TensorProto.EXTERNAL
-        stub.external_data.add(key="location", value="held in memory")
-        model.graph.initializer.append(stub)
-    return model, held
+    if not isinstance(model, ModelApart):
+        return model.SerializeToString(), len(model.graph.node), "", {}, {}
+    held, tables = (
+        {name: ort_value(constant.array, constant.type.dtype) for name, constant in given.items()}
+        for given in (model.held, model.tables)
+    )
+    folder = "" if model.folder is None else str(model.folder)
+    return model.model.SerializeToString(), len(model.model.graph.node), folder, held, tables
 
 
 def ort_value(array: Any, dtype: DType) -> Any:

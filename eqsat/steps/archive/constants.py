@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from eqsat.egraph.decode import fold_derived
+from eqsat.egraph.derived import fold_derived
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.terms import Constant, DType, Graph, TensorType
 from eqsat.report.finalists import Candidate

@@ -25,7 +25,7 @@ from eqsat.steps.provenance import versions
 from eqsat.steps.settings import Settings
 
 #: Options that change nothing about a result, and those that stand in the key in another form.
-_APART = frozenset({"cache", "progress", "should_stop", "table", "rules", "calibration"})
+_APART = frozenset({"cache", "executor", "progress", "should_stop", "table", "rules", "calibration"})
 
 
 def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> str | None:
@@ -51,7 +51,7 @@ def key_of(given: Given, rules: Sequence[Rule] | None, settings: Settings) -> st
             "whole": given.source is not None,
             "options": {f.name: getattr(options, f.name) for f in fields(Options) if f.name not in _APART},
             "data": data and data.digest,
-            "rules": rules and [stated(rule) for rule in rules],
+            "rules": None if rules is None else [stated(rule) for rule in rules],
             "warnings": given.warnings,
             "device": settings.device,
             "here": _here(settings),

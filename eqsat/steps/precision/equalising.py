@@ -23,6 +23,7 @@ from eqsat.language.terms import Attrs, Constant, DType
 from eqsat.quantisation.comparison import best_factors
 from eqsat.quantisation.equalisation import chains
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.steps.choosing import Chooser
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -132,7 +133,7 @@ class Equaliser:
             quotients.append(egraph.add("mul", mul, (value, down)))
             enodes += [value, result, quotients[-1], egraph.add("mul", mul, (quotients[-1], up))]
         most = _ENODES * len(wanted)
-        inverse, moving = ([rule for rule in self.rules if rule.name in names] for names in (INVERSE, MOVING))
+        inverse, moving = (RuleSet.of(self.rules).named(names) for names in (INVERSE, MOVING))
         grow_at(egraph, inverse, enodes[3::4], self.saturation, rounds=2, most=most)
         # Values are their quotients times factors now. Those move into what reads the values, not back into them.
         members = [n for value, _, _ in wanted for n in egraph.eclass(value).members]

@@ -59,6 +59,7 @@ def test_a_case_counts_by_the_worse_of_the_devices_with_something_to_gain() -> N
     assert worst(row("nothing to gain", "close")) == "close"
     assert worst(row("nothing to gain", "nothing to gain")) == "nothing to gain"
     assert counted([row("reached", "part"), row("close", "close")])["all"] == {"part": 1, "close": 1}
+    assert counted([{"group": "chains", "name": "long", "failed": "TimeUp"}])["all"] == {"missed": 1}
 
 
 def test_the_command_writes_the_rows_of_the_cases_asked_for(tmp_path) -> None:

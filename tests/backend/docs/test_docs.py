@@ -3,6 +3,7 @@
 import doctest
 import re
 import shlex
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -48,13 +49,22 @@ SHELL = [line for block in blocks("sh").values() for line in block.splitlines()]
 RULES = "".join(blocks("rules").values())
 
 
+@pytest.fixture(scope="session")
+def demo_models(tmp_path_factory):
+    """The demo's model, and one of fewer steps, written once: each takes longer to make than most tests take."""
+    place = tmp_path_factory.mktemp("demo")
+    onnx.save(load("sru_text_classifier"), place / "sru_text_classifier.onnx")
+    onnx.save(sru_text_classifier(steps=5), place / "fewer_steps.onnx")
+    return place
+
+
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, demo_models):
     """A folder such as `make demo` leaves behind, with the rules of the pages in mine.rules."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("EQSAT_COST_TABLE", str(tmp_path / "costs.sqlite3"))
     (tmp_path / "demo").mkdir()
-    onnx.save(load("sru_text_classifier"), "demo/sru_text_classifier.onnx")
+    shutil.copy(demo_models / "sru_text_classifier.onnx", "demo")
     Path("mine.rules").write_text(RULES)
     return tmp_path
 
@@ -66,10 +76,10 @@ def test_python_on_the_pages_runs(block, folder, capsys):
 
 
 @pytest.mark.parametrize("line", SHELL)
-def test_shell_lines_on_the_pages_work(line, folder):
+def test_shell_lines_on_the_pages_work(line, folder, demo_models):
     """On the demo's model with fewer steps, but for what is said of its size."""
     if "--limit" not in line:
-        onnx.save(sru_text_classifier(steps=5), "demo/sru_text_classifier.onnx")
+        shutil.copy(demo_models / "fewer_steps.onnx", "demo/sru_text_classifier.onnx")
     program, *arguments = shlex.split(line)
     if program == "make":
         assert set(arguments) <= set(MAKE_TARGETS)
@@ -163,6 +173,16 @@ def test_the_figures_of_the_page_on_pytorch_are_those_of_the_file():
     assert page == compare.rewritten(page, compare.read_results()), "run python -m benchmarks.compare"
     assert re.findall(r"<!-- figures: (\w+) -->", page) == ["torch"]
     assert "Not measured yet" in compare.torch({}) and "torch.json" in compare.torch({})
+
+
+def test_the_figures_of_the_page_on_growth_are_those_of_the_file():
+    page, results = compare.GROWTH_PAGE.read_text(encoding="utf-8"), compare.read_results()
+    assert page == compare.rewritten(page, results), "run python -m benchmarks.compare"
+    assert re.findall(r"<!-- figures: (\w+) -->", page) == ["phases", "growth"]
+    row = results["growth"]["models"][-1]
+    twice = {phase: one | {"seconds": 2 * one["seconds"]} for phase, one in row["phases"].items()}
+    models = [*results["growth"]["models"][:-1], row | {"phases": twice}]
+    assert compare.rewritten(page, {**results, "growth": {**results["growth"], "models": models}}) != page
 
 
 def test_the_comparison_has_no_figure_of_ours_outside_what_is_written_from_files():

@@ -14,7 +14,7 @@ import eqsat
 
 g = eqsat.Graph("two products")
 x = g.input("x", (4, 16))
-weights = [g.constant(np.full((16, 16), k, np.float32)) for k in (1, 2)]
+weights = [g.constant(np.random.default_rng(k).random((16, 16), np.float32)) for k in (1, 2)]
 scores = x @ weights[0] + x @ weights[1]
 g.output("y", eqsat.relu(scores))
 explorer = eqsat.explore(g)

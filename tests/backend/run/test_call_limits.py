@@ -223,7 +223,7 @@ def test_what_was_compared_before_the_time_for_measuring_ended_is_kept_without_b
     def late(*arguments, **more):
         raise TimeUp("the time limit of 60 s is over")
 
-    monkeypatch.setattr("eqsat.report.finalists.interleaved", late)
+    monkeypatch.setattr("eqsat.report.timing.bench.interleaved", late)
     monkeypatch.setattr(
         "eqsat.steps.trials.compare_finalists", lambda *arguments, **more: pytest.fail("compared again")
     )
@@ -246,7 +246,7 @@ class Slow:
 
 def test_where_there_is_no_time_to_make_all_ready_the_first_two_are_timed(monkeypatch):
     """What was found is not lost because the last finalist, which promises least, takes long to be made ready."""
-    monkeypatch.setattr("eqsat.report.finalists.time", Slow())
+    monkeypatch.setattr("eqsat.report.timing.comparison.time", Slow())
     graph = load(perceptron())
     graphs = {"original": graph, "ilp": graph, "greedy": graph}
     with Deadline(12.0):
@@ -261,7 +261,7 @@ def test_where_there_is_no_time_to_time_all_the_fastest_is_timed_beside_the_orig
     timed = {}
     for clock in (None, Slow()):
         if clock is not None:
-            monkeypatch.setattr("eqsat.report.finalists.time", clock)
+            monkeypatch.setattr("eqsat.report.timing.bench.time", clock)
         with Deadline(60.0):
             graphs = {"original": graph, "ilp": graph, "greedy": graph}
             timed[clock is None] = measure_finalists(graphs, None, points=[point], seed=0, threads=1, seconds=0.1)

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 import eqsat
-from eqsat.report.finalists import SET_ROUNDS, SHORT, Measured, measure_finalists
+from eqsat.report.finalists import Measured, measure_finalists
+from eqsat.report.timing.bench import SET_ROUNDS, SHORT
 from eqsat.report.timing.sets import SETS
 from eqsat.runtime.examples import SizePoint
 from eqsat.runtime.measure import LEAST_ROUNDS, Timings
@@ -29,7 +30,7 @@ def timed(monkeypatch: pytest.MonkeyPatch, seconds: float, ratio: Ratios) -> tup
             raise TimeUp("planned")
         return Timings({n: (seconds * (1.0 if n[0] == "o" else ratio(number)),) * count for n in calls}, clock)
 
-    monkeypatch.setattr("eqsat.report.finalists.interleaved", planned)
+    monkeypatch.setattr("eqsat.report.timing.bench.interleaved", planned)
     g = eqsat.Graph("short")
     g.output("y", eqsat.relu(g.input("x", (4, 4))))
     graphs = {"original": g.build(), "ilp": g.build()}

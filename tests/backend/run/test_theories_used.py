@@ -9,9 +9,19 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.options.options import Options
 from eqsat.report.result import Result
+from eqsat.run import Run
+from eqsat.steps.growing import Grown
 
 SHAPE = (64, 128)
+
+
+def grown(g: eqsat.Graph) -> Grown:
+    """The e-graph of a graph, grown within a number of steps."""
+    options = Options(device="onnxruntime-cpu", measure=False, steps=300_000)
+    run = Run.read(g.build(), options)
+    return run.saturate(run.rules)
 
 
 def operators(result: Result) -> list[str]:
@@ -176,3 +186,74 @@ def test_a_softmax_that_overflows_as_it_is_written_is_still_one() -> None:
     """Of large numbers the original makes NaN even in float64: it has no answer that a result could be far from."""
     result = planned(lambda x: eqsat.exp(x) / eqsat.reduce_sum(eqsat.exp(x), 1, keepdims=True), 1, "onnxruntime-cpu")
     assert operators(result) == ["softmax"]
+
+
+def test_heads_that_share_keys_are_written_at_the_opset_that_has_them() -> None:
+    """Finalists are compared as they are written, at the opset that was asked for."""
+    g = eqsat.Graph("grouped")
+    q, k, v = g.input("q", (1, 8, 64, 32)), g.input("k", (1, 2, 64, 32)), g.input("v", (1, 2, 64, 32))
+    wide = [eqsat.expand(eqsat.reshape(t, shape=(1, 2, 1, 64, 32)), shape=(1, 2, 4, 64, 32)) for t in (k, v)]
+    keys, values = (eqsat.reshape(t, shape=(1, 8, 64, 32)) for t in wide)
+    g.output("y", eqsat.softmax(q @ eqsat.transpose(keys, perm=(0, 1, 3, 2)) * 0.25, axis=-1) @ values)
+    result = eqsat.optimize(g, device="onnxruntime-cpu", opset=23, measure=False, cache=False, strict=True)
+    assert operators(result) == ["attention"]
+    assert result.graph.nodes[0].inputs[:3] == ("q", "k", "v")
+    assert [node.op_type for node in result.to_onnx().graph.node] == ["Attention"]
+
+
+def test_the_bias_of_every_step_is_added_to_the_product_of_all_steps() -> None:
+    rng = np.random.default_rng(0)
+    w, u = (rng.standard_normal((64, 64)).astype(np.float32) / 8 for _ in range(2))
+    b = rng.standard_normal(64).astype(np.float32)
+    g = eqsat.Graph("steps")
+    x, h = g.input("x", (6, 1, 64)), g.input("h", (1, 64))
+    for t in range(6):
+        h = eqsat.tanh((x[t] @ g.constant(w) + h @ g.constant(u)) + g.constant(b))
+    g.output("y", h)
+    result = eqsat.optimize(g, device="onnxruntime-cpu", measure=False, cache=False)
+    assert operators(result).count("add") + operators(result).count("gemm") <= 8
+    feeds = {"x": rng.standard_normal((6, 1, 64)).astype(np.float32), "h": np.zeros((1, 64), np.float32)}
+    wanted = feeds["h"]
+    for t in range(6):
+        wanted = np.tanh(feeds["x"][t] @ w + wanted @ u + b)
+    np.testing.assert_allclose(result.compile("numpy")(**feeds)["y"], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_an_input_that_is_added_behind_a_slice_is_an_addend() -> None:
+    """What is no operator has no attributes that a term could state."""
+    g = eqsat.Graph("inputs")
+    w, u, b = (
+        g.constant(np.random.default_rng(n).standard_normal(s).astype(np.float32))
+        for n, s in enumerate([(16, 16), (16, 16), (16,)])
+    )
+    x, h, more = g.input("x", (3, 1, 16)), g.input("h", (1, 16)), g.input("more", (1, 16))
+    for step in range(3):
+        h = eqsat.tanh((x @ w)[step] + h @ u + (more + b))
+    g.output("y", h)
+    report = eqsat.optimize(g, device="onnxruntime-cpu", measure=False, cache=False, strict=True).report
+    assert not report.failure
+
+
+def test_the_gate_of_an_output_is_read_beside_what_rules_made_of_it() -> None:
+    """Rules bring other readers of 1 - r: the sum that it was given in is still one polynomial."""
+    steps, rng = 2, np.random.default_rng(0)
+    g = eqsat.Graph("gates")
+    x, cell = g.input("x", (steps, 1, 64)), g.input("c", (1, 64))
+    w, wf, wr = (g.constant(rng.standard_normal((64, 64)).astype(np.float32) / 8) for _ in range(3))
+    bf, br = (g.constant(rng.standard_normal(64).astype(np.float32)) for _ in range(2))
+    outputs = []
+    for t in range(steps):
+        f, r = eqsat.sigmoid(x[t] @ wf + bf), eqsat.sigmoid(x[t] @ wr + br)
+        cell = f * cell + (1.0 - f) * (x[t] @ w)
+        outputs.append(r * eqsat.tanh(cell) + (1.0 - r) * x[t])
+    g.output("y", eqsat.stack(outputs, axis=0))
+    fired = grown(g).saturation.fired
+    assert sum(often for name, often in fired.items() if name.startswith("identity-")) == 2 * steps
+
+
+def test_vectors_are_turned_by_transposes_which_products_take_in() -> None:
+    g = eqsat.Graph("weighed")
+    x, u, v = g.input("x", (512, 512)), g.input("u", (512, 1)), g.input("v", (1, 512))
+    g.output("y", eqsat.reduce_sum(x * (u @ v), [0, 1], keepdims=True))
+    result = eqsat.optimize(g, device="onnxruntime-cpu", measure=False, cache=False)
+    assert sorted(node.op for node in result.graph.nodes) == ["matmul", "matmul", "transpose", "transpose"]

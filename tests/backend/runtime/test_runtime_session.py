@@ -9,11 +9,11 @@ import pytest
 from onnx import TensorProto, helper
 
 from eqsat.errors import BackendError, UsageError
+from eqsat.language.onnx.files import apart
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.terms import Attrs, Constant, DType, Graph, Node, TensorType
 from eqsat.runtime.backend import execute, select
 from eqsat.runtime.measure import interleaved
-from eqsat.runtime.onnxruntime import session
 
 ON_CPU = ("onnxruntime", "numpy")
 
@@ -76,8 +76,8 @@ def test_a_bound_program_keeps_foreign_inputs():
 
 @pytest.mark.parametrize("shared", [1, 512])
 def test_tensors_of_large_models_are_read_where_they_are(monkeypatch, shared):
-    monkeypatch.setattr(session, "COPIED_BYTES", 1000)
-    monkeypatch.setattr(session, "SHARED_BYTES", shared)
+    monkeypatch.setattr(apart, "COPIED_BYTES", 1000)
+    monkeypatch.setattr(apart, "SHARED_BYTES", shared)
     x = np.ones((3, 64), np.float32)
     expected = execute(dense(), {"x0": x}, "numpy")["out"]
     program = select("onnxruntime").compile(dense())
@@ -114,6 +114,28 @@ def test_a_failure_while_it_runs_is_an_error_too():
 def test_a_number_of_threads_below_one_is_refused():
     with pytest.raises(UsageError, match="threads = 0"):
         execute(dense(), {"x0": np.ones((1, 64), np.float32)}, threads=0)
+
+
+def doubling(times: int) -> onnx.ModelProto:
+    """Two numbers joined to themselves so many times: no file is smaller for what it asks for."""
+    steps = [helper.make_node("Concat", [f"v{i}"] * 2, [f"v{i + 1}"], axis=0) for i in range(times)]
+    last = helper.make_node("Add", ["x", f"v{times}"], ["y"])
+    graph = helper.make_graph(
+        [*steps, last],
+        "doubling",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [2 << times])],
+        [helper.make_tensor("v0", TensorProto.FLOAT, [2], [1, 2])],
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_constants_larger_than_memory_are_refused_before_a_session_computes_them():
+    y = execute(load(doubling(20)), {"x": np.float32([1])}, "onnxruntime")["y"]
+    assert y.shape == (1 << 21,)
+    with pytest.raises(BackendError, match=r"constants take more than the memory of this machine, [0-9.]+ GB") as error:
+        select("onnxruntime").compile(load(doubling(50)))
+    assert "concat" in str(error.value) and "doubling" in str(error.value)
 
 
 def overridable() -> onnx.ModelProto:

@@ -7,7 +7,7 @@ from random import Random
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, given, reject, settings
+from hypothesis import HealthCheck, Phase, example, given, reject, settings
 from hypothesis import strategies as st
 
 import eqsat
@@ -83,7 +83,19 @@ def test_the_plan_of_a_small_graph_costs_least(graph, precision):
     assert math.isclose(math.fsum(c.seconds for c in best.costs), solution.cost, rel_tol=1e-6, abs_tol=1e-11)
 
 
-@settings(COMMON, max_examples=120, phases=[Phase.reuse, Phase.generate])
+def of_ones() -> Graph:
+    """A graph of which rules find out that a part is constant, so that its conversions have nothing to convert."""
+    builder = Builder("drawn")
+    ones = eqsat.softmax(builder.input("in1", (3, 3)) @ builder.input("in2", (3, 1)), axis=1)
+    parts = [ones, builder.constant(np.full((2, 1), 0.5, np.float32)), builder.constant(np.ones((3, 1), np.float32))]
+    piece = builder.apply("slice", eqsat.concat(parts, axis=0), axes=(0,), starts=(1,), ends=(5,), steps=(1,))
+    builder.output("sum", piece + builder.input("in3", (4, 1)))
+    return builder.build()
+
+
+@settings(COMMON, max_examples=120, phases=[Phase.explicit, Phase.reuse, Phase.generate])
+@example(of_ones(), "bfloat16", 2, False)
+@example(of_ones(), "mixed", 4, False)
 @given(
     graphs(OPERATORS, min_nodes=2, max_nodes=6, dtypes=("float32",)),
     st.sampled_from(["exact", "mixed", "bfloat16"]),

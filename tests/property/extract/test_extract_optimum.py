@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from eqsat.errors import ExtractionError
 from eqsat.extract import EXTRACTORS, Conversion, Node, Problem, Solution, solve
+from eqsat.extract.problem.landmarks import landmarks
 from eqsat.extract.problem.program import closure, path_bounds, total, unfounded
 from eqsat.extract.solvers import ilp
 from eqsat.extract.solvers import search as searching
@@ -19,7 +20,6 @@ from eqsat.extract.solvers.bounds import Ascent, dual_ascent, ruled_out
 from eqsat.extract.solvers.flows import flow_cuts
 from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, tree_greedy
 from eqsat.extract.solvers.highs import Clock, Solver, SolverOutcome
-from eqsat.extract.solvers.landmarks import landmarks
 from eqsat.extract.solvers.model import IntegerProgram, reduced_costs
 from eqsat.extract.solvers.presolve import Dominance, presolve
 from eqsat.extract.solvers.search import IlpSearch

@@ -8,7 +8,20 @@ from collections.abc import Iterator
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from eqsat.extract.problem.schedule import Dataflow, always_exceeds, depth_first, least_peak, simulate
+from eqsat.extract import Problem
+from eqsat.extract.problem.limits import exceeds
+from eqsat.extract.problem.memory import Liveness
+from eqsat.extract.problem.schedule import (
+    Dataflow,
+    always_exceeds,
+    around,
+    depth_first,
+    least_peak,
+    live_bytes,
+    peaks,
+    simulate,
+)
+from tests.support import choices as small
 
 COMMON = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SIZES = st.sampled_from([0.0, 1.0, 2.0, 3.0, 5.0, 8.0])
@@ -85,6 +98,41 @@ def test_with_few_moves_bounds_hold_and_orders_are_sound(flow: Dataflow, most: f
     assert always_exceeds(flow, most) == (best > most)
     assert found.order in every
     assert tuple(depth_first(flow)) in every
+
+
+@settings(COMMON, max_examples=150)
+@given(dataflows(most=5), SIZES, st.integers(0, 2))
+def test_steps_around_a_peak_hold_all_that_run_near_it(flow: Dataflow, most: float, reach: int) -> None:
+    order = least_peak(flow).order
+    during = live_bytes(flow, order)
+    above = [index for index, live in enumerate(during) if live > most]
+    found = peaks(during, most)
+    assert set(found) <= set(above)
+    assert not above or max(during) == max(during[index] for index in found)
+    assert len(found) == sum(index - 1 not in above for index in above)
+    for position in found:
+        near = around(flow, order, position, reach)
+        assert set(order[max(position - reach, 0) : position + reach + 1]) <= set(near)
+        assert near == [step for step in order if step in near]
+
+
+@settings(small.COMMON, max_examples=100)
+@given(st.one_of(small.remembering(weighted=False), small.remembering(weighted=False, classes=4, states=2)))
+def test_parts_that_need_too_much_do_so_in_every_choice_that_has_them(problem: Problem) -> None:
+    memory = problem.memory
+    assert memory is not None
+    live = Liveness(problem.program, problem.goals, memory)
+    every = [(choice, small.least_peak(problem, memory, choice)) for choice in small.enumerate_choices(problem.program)]
+    for choice, peak in every:
+        order = live.schedule(choice)[1]
+        parts = live.offences(choice, order, memory.most, lambda: False)
+        assert bool(parts) == exceeds(peak, memory.most)
+        assert len({goal for part in parts for goal in part}) == sum(map(len, parts))
+        for part in parts:
+            groups = live.alike(choice, part)
+            for other, needed in every:
+                if all(set(group) & set(other.values()) for group in groups):
+                    assert exceeds(needed, memory.most)
 
 
 def test_wide_graphs_get_a_good_order_and_say_when_it_is_not_proved() -> None:

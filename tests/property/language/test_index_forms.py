@@ -2,7 +2,7 @@
 
 import re
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from eqsat.errors import GraphError
@@ -33,6 +33,7 @@ PIECES = st.sampled_from(
 )
 
 
+@example("+ ->")
 @given(st.lists(PIECES, max_size=12).map(" ".join))
 def test_a_text_is_a_form_or_an_error_with_a_column(text: str) -> None:
     try:

@@ -17,7 +17,9 @@ from eqsat.rewrites.theories.contractions import states_contraction
 from eqsat.rewrites.theories.evidence import theory_evidence
 from eqsat.rewrites.theories.forms import Leaf, PolynomialForms
 from eqsat.rewrites.theories.identities import states_identity
+from eqsat.rewrites.theories.orders import PairwiseSteps, least_work
 from eqsat.rewrites.theories.polynomials import Monomial, Polynomial, added, expanded
+from eqsat.rewrites.theories.slices import states_sliced_sum
 
 NAMES = ("x0", "x1", "x2", "c3")
 LEAVES = {name: Leaf(name, (4, 8) if name != "x2" else (4, 1), name[0] == "c") for name in NAMES}
@@ -113,7 +115,7 @@ SIZES = "rank(x) == 2, rank(y) == 2, dim(x, 1) == dim(y, 0)"
         ("reduce_mean(x, axes=(0,), keepdims=False) "
          "=> reduce_sum(x, axes=(0,), keepdims=False) / fill(shape=(), value=7.0, dtype=dtype(x)) "
          "if rank(x) == 2, dim(x, 0) == 7, finite(x)", True),
-        ("reshape(x, shape=(2, 3, 4)) => reshape(x, shape=(2, 3, 4)) "
+        ('einsum(reshape(x, shape=(2, 3, 4)), equation="ijk->ijk") => reshape(x, shape=(2, 3, 4)) '
          "if rank(x) == 2, dim(x, 0) == 6, dim(x, 1) == 4, finite(x)", False),
         ("reshape(x, shape=(6, 4)) @ y => reshape(x @ y, shape=(6, 5)) "
          "if rank(x) == 3, dim(x, 0) == 2, dim(x, 1) == 3, dim(x, 2) == 4, rank(y) == 2, dim(y, 0) == 4, "
@@ -172,3 +174,65 @@ def test_any_einsum_may_be_written_in_products_of_two(equation: tuple[list[str],
     feeds = {f"x{n}": rng.standard_normal([sizes[i] for i in term]).astype(np.float32) for n, term in enumerate(terms)}
     wanted = np.einsum(text, *feeds.values())
     np.testing.assert_allclose(found.run(**feeds)["y"], wanted, rtol=1e-4, atol=1e-4)
+
+
+ROW = "axes=(0,), starts=(2,), ends=(3,), steps=(1,)"
+PLAIN = "alpha=1.0, beta=1.0, trans_a=False, trans_b=False"
+SIZES_OF_SLICED = "rank(p) == 2, rank(b) == 1, shape(add(p, b)) == shape(p)"
+RANKS, OF_PRODUCT = f"wide(p, y, b), {SIZES_OF_SLICED}", f"wide(p, x, w, b), {SIZES_OF_SLICED}"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "asked", "true"),
+    [
+        (f"add(add(slice(p, {ROW}), y), b)", f"add(slice(add(p, b), {ROW}), y)", RANKS, True),
+        (f"add(gemm(x, w, slice(p, {ROW}), {PLAIN}), b)", f"gemm(x, w, slice(add(p, b), {ROW}), {PLAIN})",
+         OF_PRODUCT, True),
+        (f"add(gemm(x, w, slice(p, {ROW}), {PLAIN}), b)", f"add(slice(add(p, b), {ROW}), matmul(x, w))",
+         OF_PRODUCT, True),
+        (f"add(add(slice(p, {ROW}), y), b)", f"add(slice(add(p, b), {ROW}), y)",
+         RANKS.replace(", shape(add(p, b)) == shape(p)", ""), False),
+        (f"add(add(slice(p, {ROW}), y), b)", f"add(slice(add(p, b), {ROW}), y)",
+         RANKS.replace("rank(b) == 1", "rank(b) == 2"), False),
+        (f"add(add(slice(p, {ROW}), y), b)", f"add(slice(add(p, b), {ROW}), y)",
+         RANKS.replace("rank(b) == 1", "rank(b) == 2, dim(b, 0) == 1"), True),
+        (f"add(add(slice(p, {ROW}), y), b)", f"add(slice(add(p, b), {ROW}), add(y, b))", RANKS, False),
+        (f"add(add(slice(p, {ROW}), y), b)", f"add(slice(add(p, b), {ROW.replace('2', '1')}), y)", RANKS, False),
+        (f"add(gemm(x, w, slice(p, {ROW}), {PLAIN}), b)",
+         f"gemm(w, x, slice(add(p, b), {ROW}), {PLAIN})", OF_PRODUCT, False),
+        (f"add(gemm(x, w, slice(p, {ROW}), {PLAIN.replace('beta=1.0', 'beta=2.0')}), b)",
+         f"gemm(x, w, slice(add(p, b), {ROW}), {PLAIN})", OF_PRODUCT, False),
+    ],
+)  # fmt: skip
+def test_constants_go_before_a_slice_only_where_they_do_not_vary_along_it(
+    left: str, right: str, asked: str, true: bool
+) -> None:
+    rule = parsed(f"one: {left} => {right} if {asked}, shape({left}) == shape({right})")
+    assert states_sliced_sum(rule) is true
+    assert theory_evidence(rule).verdict == ("proved" if true else "undecided")
+
+
+def multiplications(sizes: list[int]) -> int:
+    """The fewest multiplications of a chain of matrices."""
+    count = len(sizes) - 1
+    best = {(n, n + 1): 0 for n in range(count)}
+    for width in range(2, count + 1):
+        for first in range(count - width + 1):
+            last = first + width
+            best[first, last] = min(
+                best[first, cut] + best[cut, last] + sizes[first] * sizes[cut] * sizes[last]
+                for cut in range(first + 1, last)
+            )
+    return best[0, count]
+
+
+@given(st.lists(st.sampled_from([2, 3, 8, 40, 300]), min_size=10, max_size=13))
+@settings(max_examples=20, deadline=None)
+def test_long_chains_are_multiplied_with_the_fewest_multiplications(sizes: list[int]) -> None:
+    steps = PairwiseSteps({n: str(size) for n, size in enumerate(sizes)})
+    parts = [steps.leaf(f"x{n}", [(n,), (n + 1,)], False) for n in range(len(sizes) - 1)]
+    ends = [0, len(sizes) - 1]
+    whole = least_work(parts, ends, steps)[0]
+    found = steps.ordered(whole, ends)
+    # Beside the multiplications each product has a price of its own, and a result may have to be turned.
+    assert found.work <= multiplications(sizes) + (len(parts) + 1) * steps.step + sizes[0] * sizes[-1]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import pytest
 
 from eqsat.certify import Certificate, assignments, certify, relative_difference
-from eqsat.egraph.decode import fold_derived
+from eqsat.egraph.derived import fold_derived
 from eqsat.errors import CertificateError, UncheckedError
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.terms import Constant, Graph, Node
@@ -147,6 +148,27 @@ def test_a_folded_constant_must_be_its_expression() -> None:
                 certify(new, new, folded, {v: (v,) for v in new.types})
         else:
             assert certify(new, new, folded, {v: (v,) for v in new.types}).folded == 1
+
+
+def test_folded_constants_that_share_a_factor_are_compared_one_after_the_other() -> None:
+    """In float64 all weights of a network together take twice its size, and its scales may share one number."""
+
+    def body(g: Builder, x: Tensor) -> Mapping[str, Tensor]:
+        factor = g.apply("sqrt", g.constant(np.float32([2])))
+        for i in range(16):
+            x = x + g.constant(np.full((256, 256), i, np.float32)) * factor
+        return {"y": x}
+
+    new = graph(body, (256, 256))
+    folded = fold_derived(new)
+    assert len(folded.nodes) == 16
+    tracemalloc.start()
+    try:
+        assert certify(new, new, folded, {v: (v,) for v in new.types}).folded == 16
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * 8 * 256 * 256
 
 
 def test_infinities_must_be_where_the_original_has_them() -> None:

@@ -1,12 +1,14 @@
 """Constants that several operators share: paid for once, in the cost of a graph and in the integer program alike."""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
 
 import eqsat
 from eqsat.costs.kernels.applications import keys_of
+from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.model.model import CostModel
 from eqsat.costs.model.sharing import passing_bytes
 from eqsat.costs.table.entry import Entry
@@ -44,13 +46,19 @@ def steps(weights: int, readers: int, *, width: int = WIDTH) -> Graph:
     return read(graph).graph
 
 
+@cache
+def keys_of_large(width: int) -> tuple[OpKey, ...]:
+    """The keys of one product by a weight of `width` x `width`, whose numbers take longer to draw than a test takes."""
+    return keys_of(steps(1, 1, width=width))
+
+
 def table_of(graph: Graph, *, hot: float | None = HOT, reach: int = LARGE) -> CostTable:
     """A table in which each product takes 100 µs, or 60 with its weights near, and everything else takes 1 µs.
 
     A product by a weight of `reach` x `reach` was measured to have it near too.
     """
     table = CostTable(":memory:")
-    for key in (*keys_of(graph), *keys_of(steps(1, 1, width=reach))):
+    for key in (*keys_of(graph), *keys_of_large(reach)):
         product = key.op == "matmul"
         seconds = COLD if product else OTHER
         table.put(HERE, key, Entry(seconds, seconds, seconds, 20, hot=hot if product else None))

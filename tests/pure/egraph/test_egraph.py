@@ -8,7 +8,8 @@ import pytest
 
 import eqsat.language.ops
 from eqsat.costs.model.model import CostModel
-from eqsat.egraph.decode import decode, fold_derived
+from eqsat.egraph.decode import decode
+from eqsat.egraph.derived import fold_derived
 from eqsat.egraph.encode import Encoding, encode
 from eqsat.egraph.engine import Engine, EngineError
 from eqsat.egraph.explain import CONGRUENCE, Explainer
@@ -391,7 +392,31 @@ def test_growth_is_deterministic() -> None:
 
 def test_a_mistake_in_a_program_becomes_an_error_of_ours() -> None:
     with pytest.raises(EngineError, match="egglog refused a program"):
-        Engine().match("no_such_ruleset", 10)
+        Engine().match("no_such_ruleset")
+
+
+def test_a_query_gives_each_match_once_and_none_where_there_are_too_many() -> None:
+    engine = Engine()
+    engine.constructor("leaf", 0)
+    engine.constructor("relu", 1)
+    engine.ruleset("phase")
+    for name in ("some", "all"):
+        facts = ["(= t1 (relu n0 t0))"] if name == "some" else ["(= t0 (leaf n0))"]
+        engine.query(name, "phase", facts, 2 if name == "some" else 1, 1)
+    for number in range(3):
+        engine.insert(number, "leaf", number, ())
+    engine.insert(3, "relu", 7, (0,))
+    relations = [("some", 2), ("all", 1)]
+    engine.match("phase")
+    classes, matches = engine.read(relations, limit=2)
+    assert [[classes[c] for c in row[:2]] + [row[2]] for row in matches["some"]] == [[[0], [3], 7]]
+    assert "all" not in matches
+    engine.match("phase")
+    assert engine.read(relations)[1] == {}
+    engine.insert(4, "leaf", 9, ())
+    engine.match("phase")
+    classes, matches = engine.read(relations)
+    assert [(classes[c], attrs) for c, attrs in matches["all"]] == [([4], 9)]
 
 
 def test_what_was_not_handed_over_in_time_is_handed_over_later() -> None:

@@ -20,6 +20,7 @@ REFUSED = [
     ("m -> m; linear if activation", 29, "the form ends early", "'=' and a value"),
     ("...{axis -> ...", 10, "'->' is out of place", "'}' or ':}'"),
     ("[m n -> m", 6, "'->' is out of place", "the name of an index"),
+    ("+m, +n ->", 1, "every operand is merely added", "a term without '+' before it"),
     ("m -> m n", 8, "the result has 'n'", "an index of an operand"),
     ("m -> m, k", 7, "',' after the result", "';' and a clause, or the end"),
     ("g* -> g", 4, "'->' is out of place", "the fast part of a grouped axis"),

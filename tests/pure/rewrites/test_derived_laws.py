@@ -51,7 +51,10 @@ EXPECTED = {
     "sum-of-convs": ("conv(concat(x, y, axis=1), concat(w, v, axis=1), **a)", ["a.group == 1"]),
     "concat-of-conv-along-n": ("=> conv(concat(*xs, axis=0), w, **a)", ["without(shape(x), 0)"]),
     "concat-of-conv-along-o": ("=> conv(x, concat(*ws, axis=0), **a)", ["a.group == 1"]),
-    "concat-of-conv-groups": ("group=2 * a.group", ["same_shape(x1, x2)", "same_shape(w1, w2)"]),
+    "concat-of-conv-groups": (
+        "group=len(xs) * a.group",
+        ["len(xs) == len(ws)", "all((same_shape(x, xs[0]) for x in xs))"],
+    ),
     "convs-merge-along-o-with-bias": ("split(conv(x, concat(*ws, axis=0), concat(*bs, axis=0), **a)", ["a.group == 1"]),
     "convs-merge-along-n": ("[conv(x, w, **a) for x in xs] => split", []),
     "slice-of-conv-along-o": ("=> conv(x, slice(w, axes=(0,)", ["a.group == 1"]),
@@ -229,7 +232,8 @@ def test_less_is_written_and_more_follows() -> None:
     assert sum(found.laws.values()) == found.written_lines
     # What a layer makes step by step no index form says, so that all laws of recurrent layers are written.
     steps = {n for n in found.laws if n.split("-")[0] in ("lstm", "gru", "rnn", "{f}")}
-    assert len(steps) < 30 and len(found.laws) - len(steps) < 230 < LINES_BEFORE
+    # The bound was 230 before laws of exponentials, choices, filters of one element and attention of stacks came in.
+    assert len(steps) < 30 and len(found.laws) - len(steps) < 258 < LINES_BEFORE
     assert found.written - sum(r.written for n, r in by_name.items() if n in ("lstm", "gru", "rnn")) < 260
     assert found.derived > 1000 > RULES_BEFORE
     assert found.lines > found.written_lines > found.reasons > 50

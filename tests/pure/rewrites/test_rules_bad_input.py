@@ -15,6 +15,7 @@ from eqsat.rewrites.rules.derive import stated_laws
 from eqsat.rewrites.rules.evidence import Evidence, basis_hash, is_current, read_evidence, rule_hash, write_evidence
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.ruleset import RuleSource
 
 REFUSED = {
     "r: relu(x) => y": "f.rules:1:15: right side uses unbound variable 'y'\n  expected one of 'x'",
@@ -154,7 +155,7 @@ def test_rules_without_current_evidence_are_left_out_and_the_message_says_how_to
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     law = Evidence("law", rule_hash(EDITED), "proved", 2, 3)
-    monkeypatch.setattr(loader, "shipped_rules", lambda: (EDITED, FOUND))
+    monkeypatch.setattr(loader, "shipped_sources", lambda: tuple(map(RuleSource.of, (EDITED, FOUND))))
     monkeypatch.setattr(loader, "shipped_evidence", lambda: {"law": law, "found": RECORD})
     loader.rules_with_evidence.cache_clear()
     try:

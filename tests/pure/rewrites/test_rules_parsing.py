@@ -1,8 +1,12 @@
 """The text form of rules: what is refused, and where the error says it is."""
 
+import ast
+
 import pytest
 
 from eqsat.errors import RuleError
+from eqsat.rewrites.rules.block import written
+from eqsat.rewrites.rules.loader import shipped_rules
 from eqsat.rewrites.rules.parser import parse_rules
 
 #: Names that stand for twice what the one before stands for.
@@ -135,3 +139,24 @@ def test_canonical_text_ignores_layout() -> None:
     (one,) = parse_rules("r: relu( relu(x) )=>relu(x) if rank(x)==2")
     (other,) = parse_rules("s: relu(relu(x)) =>\n    relu(x)\n    if rank(x) == 2  # why")
     assert one.text == other.text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "relu(x + y) * -tanh(concat(*xs[1:2], axis=k))",
+        "concat(*[slice(x, **s) for s in ss], axis=(k, 0))",
+        "total((s[k] for s in ss), 'a', None, 1.5)",
+        "f(g(), *(a, b), **{}, k=x if y else z)(w)",
+        "s.starts[0] + f((x := 1), (1,), lambda: 2)",
+    ],
+)
+def test_a_side_is_written_as_python_writes_it(text: str) -> None:
+    tree = ast.parse(text, mode="eval").body
+    assert written(tree) == ast.unparse(tree)
+
+
+def test_expressions_of_shipped_rules_are_written_as_python_writes_them() -> None:
+    expressions = {one for rule in shipped_rules() for one in rule.expressions()}
+    assert len(expressions) > 500
+    assert [one.text for one in expressions if one.text != ast.unparse(one.tree)] == []

@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import pytest
 
-from eqsat.egraph.decode import fold_derived
+from eqsat.egraph.derived import fold_derived
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.types import TensorType
@@ -138,6 +138,17 @@ def test_a_call_that_is_asked_to_end_has_a_little_time_left_in_all_its_parts(han
     counting = Deadline(steps=1000, asked=asked.is_set)
     counting.spend(5)
     assert counting.left == 100
+
+
+def test_time_is_kept_for_what_follows(hand):
+    whole = Deadline(10.0, now=hand)
+    kept = whole.before(4.0)
+    assert (kept.left, kept.part(0.5).left, whole.left) == (6.0, 3.0, 10.0)
+    hand.time += 6.0
+    assert kept.over and not whole.over and whole.left == 4.0
+    assert kept.reason == whole.reason == "the time limit of 10 s is over"
+    assert Deadline(steps=10).before(4.0).left == 10
+    assert Deadline(1.0, now=hand).before(4.0).over
 
 
 def test_a_long_loop_is_ended_by_the_deadline(hand):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,10 +16,13 @@ from eqsat.language.onnx.files.foreign import no_model
 from eqsat.language.onnx.files.tensors import ExternalData
 from eqsat.language.terms import Array
 from eqsat.system.files import reason_of
+from eqsat.system.mapped import FilePart, mapped
 
 OLDEST_OPSET = 7
 #: Raw data from this size on are kept out of protobuf.
 _CUT_BYTES = 1 << 12
+#: Raw data in files from this size on are read where they lie; smaller files are read whole, and may be written over.
+_MAPPED_BYTES = 1 << 24
 #: More nodes than any model has that could be optimised; reading so many takes most of a minute.
 MOST_NODES = 250_000
 #: Versions are stored in 64 bits, and read by onnx into 32.
@@ -29,13 +31,51 @@ _LARGEST_VERSION = (1 << 31) - 1
 
 @dataclass
 class Source:
-    """A parsed model; `raw` holds, by initializer index, the data that were kept out of it."""
+    """A parsed model; `raw` holds, by initializer index, the data that were kept out of it, or where they lie.
+
+    `stored` is the ModelProto that it came from, where that is a large one.
+    """
 
     model: ModelProto
     where: str
     path: Path | None = None
     external: ExternalData = field(default_factory=lambda: ExternalData(None))
-    raw: dict[int, Array] = field(default_factory=dict)
+    raw: dict[int, Array | FilePart] = field(default_factory=dict)
+    stored: StoredModel | None = None
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A large ModelProto beside the bytes that it is written as, which tensors are read from without a copy."""
+
+    proto: ModelProto
+    data: bytes
+    where: str
+
+    def split(self) -> tuple[ModelProto, dict[int, Array]]:
+        """The model without the raw data of its larger tensors, and these by the tensors' indices."""
+        skeleton, ranges = _split(memoryview(self.data), self.where)
+        buffer = np.frombuffer(self.data, np.uint8)
+        return skeleton, {i: buffer[a:b] for i, (a, b) in ranges.items()}
+
+    def parsed(self) -> Source:
+        """The parsed model, its larger tensors where they lie in the bytes."""
+        skeleton, arrays = self.split()
+        return Source(skeleton, self.where, raw={**arrays}, stored=self)
+
+
+def stored(model: ModelProto) -> StoredModel:
+    """A ModelProto with its bytes; ImportModelError for one that is too large for a message."""
+    where = str(model.graph.name or "model")
+    try:
+        return StoredModel(model, model.SerializeToString(deterministic=True), where)
+    except (EncodeError, ValueError) as fault:
+        raise ImportModelError(
+            "a model of over 2 GB in memory",
+            where=where,
+            expected="tensors in external data",
+            remedy="save it with save_as_external_data=True and pass the path",
+        ) from fault
 
 
 def newest_opset() -> int:
@@ -56,33 +96,27 @@ def read(source: str | Path | ModelProto) -> Source:
 
 
 def _from_proto(model: ModelProto) -> Source:
-    where = str(model.graph.name or "model")
-    try:
-        data = model.SerializeToString()
-    except (EncodeError, ValueError) as fault:
-        raise ImportModelError(
-            "a model of over 2 GB in memory",
-            where=where,
-            expected="tensors in external data",
-            remedy="save it with save_as_external_data=True and pass the path",
-        ) from fault
-    skeleton, ranges = _split(memoryview(data), where)
-    buffer = np.frombuffer(data, np.uint8)
-    return Source(skeleton, where, raw={i: buffer[a:b].copy() for i, (a, b) in ranges.items()})
+    whole = stored(model)
+    if len(whole.data) >= _MAPPED_BYTES:
+        return whole.parsed()
+    skeleton, arrays = whole.split()
+    return Source(skeleton, whole.where, raw={i: array.copy() for i, array in arrays.items()})
 
 
 def _from_path(path: Path) -> Source:
     where = str(path)
     try:
         check_model_file(path)
-        with path.open("rb") as file:
-            if path.stat().st_size == 0:
-                raise ImportModelError("the file is empty", where=where, expected="an ONNX model")
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped, memoryview(mapped) as data:
-                skeleton, ranges = _split(data, where)
-            raw = {i: np.fromfile(file, np.uint8, b - a, offset=a - file.tell()) for i, (a, b) in ranges.items()}
+        if path.stat().st_size == 0:
+            raise ImportModelError("the file is empty", where=where, expected="an ONNX model")
+        file = mapped(path)
+        skeleton, ranges = _split(file.bytes.data, where)
+        file.release()
     except (OSError, ValueError) as fault:
         raise refused(path, reason_of(fault)) from fault
+    parts = {i: FilePart(file, a, b - a) for i, (a, b) in ranges.items()}
+    is_large = file.bytes.size >= _MAPPED_BYTES
+    raw: dict[int, Array | FilePart] = {i: p if is_large else p.bytes.copy() for i, p in parts.items()}
     return Source(skeleton, where, path, ExternalData(path.parent), raw)
 
 

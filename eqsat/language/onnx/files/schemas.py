@@ -27,11 +27,19 @@ def _by_onnx(declared: tuple[str, ...]) -> Mapping[str, str]:
     return {one.onnx: one.name for one in reversed(list(OPS.values())) if one.onnx is not None}
 
 
-@cache
 def schemas(onnx: str) -> tuple[defs.OpSchema, ...]:
     """The schemas of an operator of ONNX's own domain, the newest last."""
-    named = (s for s in defs.get_all_schemas_with_history() if s.name == onnx and not s.domain)
-    return tuple(sorted(named, key=lambda s: s.since_version))
+    return _schemas().get(onnx, ())
+
+
+@cache
+def _schemas() -> Mapping[str, tuple[defs.OpSchema, ...]]:
+    """The schemas of ONNX's own domain by operator: listing them all takes some milliseconds."""
+    by_name: dict[str, list[defs.OpSchema]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        if not schema.domain:
+            by_name.setdefault(schema.name, []).append(schema)
+    return {name: tuple(sorted(found, key=lambda s: s.since_version)) for name, found in by_name.items()}
 
 
 @cache

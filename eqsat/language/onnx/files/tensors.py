@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -12,8 +13,10 @@ from typing import Any
 import numpy as np
 from onnx import SparseTensorProto, TensorProto, numpy_helper
 
-from eqsat.errors import ImportModelError, first_line
+from eqsat.errors import EqsatError, ImportModelError, first_line
 from eqsat.language.terms import Array, Constant, DType, TensorType
+from eqsat.system.files import reason_of
+from eqsat.system.mapped import FilePart, MappedFile, mapped
 
 #: Element types that ONNX packs several to a byte.
 _PACKED = {DType.INT4: 4, DType.UINT4: 4, DType.FLOAT4E2M1: 4, DType.INT2: 2, DType.UINT2: 2}
@@ -53,6 +56,7 @@ class ExternalData:
 
     folder: Path | None
     files: dict[str, Path] = field(default_factory=dict)
+    _mapped: dict[Path, MappedFile] = field(default_factory=dict)
 
     def constant(self, tensor: TensorProto, type: TensorType, where: str) -> Constant:
         """A constant read from its file when first needed; ImportModelError where the file cannot hold it."""
@@ -79,7 +83,12 @@ class ExternalData:
                 expected="data inside the file",
                 remedy="fetch the file again: it may be truncated",
             )
-        return Constant(type, lambda: _read(path, offset, needed, type))
+        if needed < _MAPPED_BYTES:
+            return Constant(type, lambda: _read(path, offset, needed, type))
+        with _errors_told(path):
+            if path not in self._mapped:
+                self._mapped[path] = mapped(path)
+        return mapped_constant(type, FilePart(self._mapped[path], offset, needed))
 
     def _file(self, location: str, where: str) -> Path:
         if self.folder is None:
@@ -141,17 +150,24 @@ def _stored_bytes(type: TensorType) -> int:
 
 
 def _read(path: Path, offset: int, length: int, type: TensorType) -> Array:
+    with _errors_told(path), path.open("rb") as file:
+        file.seek(offset)
+        return _elements(file.read(length), type)
+
+
+@contextmanager
+def _errors_told(path: Path) -> Iterator[None]:
     try:
-        if type.dtype in _PACKED or length < _MAPPED_BYTES:
-            with path.open("rb") as file:
-                file.seek(offset)
-                return _elements(file.read(length), type)
-        mapped: Array = np.memmap(path, type.dtype.numpy, "r", offset, type.static)
-        return mapped
-    except OSError as fault:
+        yield
+    except (OSError, ValueError) as fault:
         raise ImportModelError(
-            f"external data cannot be read: {fault.strerror}", where=str(path), expected="a readable file"
+            f"external data cannot be read: {reason_of(fault)}", where=str(path), expected="a readable file"
         ) from fault
+
+
+def mapped_constant(type: TensorType, place: FilePart) -> Constant:
+    """A constant whose elements are read where they lie in a file; only those of less than a byte are unpacked."""
+    return Constant(type, lambda: _elements(place.bytes, type), place)
 
 
 def _elements(raw: bytes | Array, type: TensorType) -> Array:
@@ -160,6 +176,18 @@ def _elements(raw: bytes | Array, type: TensorType) -> Array:
         unpacked: Array = numpy_helper.to_array(proto)
         return unpacked
     return np.frombuffer(raw, type.dtype.numpy).reshape(type.static)
+
+
+def refuse_overwritten(constants: Iterable[Constant], error: type[EqsatError]) -> None:
+    """An error for constants in a mapped file that was written over since: their elements are others now."""
+    files = {constant.place.file for constant in constants if constant.place is not None}
+    for file in sorted((f for f in files if f.is_overwritten), key=lambda f: f.path):
+        raise error(
+            "the file was written over since the model was read",
+            where=str(file.path),
+            expected="the bytes that were read, which are not copied",
+            remedy="optimise the model as it is now; to keep both, write the new one to another file and move it",
+        )
 
 
 def load_external(found: Iterable[TensorProto], where: str, external: ExternalData) -> None:
@@ -194,14 +222,17 @@ def tensor_type(tensor: TensorProto, where: str) -> TensorType:
     return TensorType(dtype, tuple(tensor.dims))
 
 
-def constant_of(tensor: TensorProto, where: str, external: ExternalData, raw: Array | None = None) -> Constant:
-    """The constant a tensor holds; `raw` stands for raw data that were cut out of it."""
+def constant_of(
+    tensor: TensorProto, where: str, external: ExternalData, raw: Array | FilePart | None = None
+) -> Constant:
+    """The constant a tensor holds; `raw` stands for raw data that were cut out of it, in memory or in a file."""
     type = tensor_type(tensor, where)
     if tensor.data_location == TensorProto.EXTERNAL:
         return external.constant(tensor, type, where)
     if raw is None and not tensor.HasField("raw_data"):
         return _from_fields(tensor, type, where)
-    data = raw if raw is not None else tensor.raw_data
+    place = raw if isinstance(raw, FilePart) else None
+    data = tensor.raw_data if raw is None else raw.bytes if isinstance(raw, FilePart) else raw
     if type.dtype is DType.STRING or len(data) != _stored_bytes(type):
         raise ImportModelError(
             f"{len(data)} bytes of data for {type}",
@@ -209,6 +240,8 @@ def constant_of(tensor: TensorProto, where: str, external: ExternalData, raw: Ar
             expected="string_data" if type.dtype is DType.STRING else f"{_stored_bytes(type)} bytes",
             remedy="export the model again",
         )
+    if place is not None:
+        return mapped_constant(type, place)
     array = _elements(data, type)
     return Constant(type, lambda: array)
 

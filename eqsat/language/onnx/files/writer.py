@@ -12,7 +12,7 @@ from onnx import ModelProto, TensorProto
 from eqsat.errors import ExportModelError
 from eqsat.language.onnx.files import wire
 from eqsat.language.onnx.files.placement import data_place, replace, replace_both
-from eqsat.language.onnx.files.tensors import header_of, raw_bytes, stored_bytes
+from eqsat.language.onnx.files.tensors import header_of, raw_bytes, refuse_overwritten, stored_bytes
 from eqsat.language.terms import Constant, DType
 
 #: The largest message protobuf reads.
@@ -37,6 +37,7 @@ def save(
 ) -> None:
     """Write a model to a file; see `eqsat.language.onnx.write.exporter.save`."""
     where = str(path)
+    refuse_overwritten(tensors.values(), ExportModelError)
     outside = external or _size(model, tensors) > MESSAGE_BYTES
     for target in (path, data_place(path)) if outside else (path,):
         refuse_source(target, sources)

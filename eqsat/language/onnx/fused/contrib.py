@@ -22,9 +22,9 @@ def for_onnxruntime(graph: Graph) -> Graph:
     return replace(graph, origin=replace(origin_of(graph), contrib=True))
 
 
-def fused_names(graph: Graph) -> list[str]:
-    """The operators of ONNX Runtime's own in which a graph is written, each once."""
-    written = assemble(graph)[0].graph.node
+def fused_names(graph: Graph, opset: int | None = None) -> list[str]:
+    """The operators of ONNX Runtime's own in which a graph is written, at its opset or another one, each once."""
+    written = assemble(graph, opset)[0].graph.node
     return sorted({node.op_type for node in written if node.domain == DOMAIN} - _given(graph))
 
 

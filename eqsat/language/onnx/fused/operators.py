@@ -99,4 +99,20 @@ def _mask(target: ExportTarget, before: tuple[str, ...]) -> tuple[str, ...]:
     return (*before, mask if dims == wanted else target.make("Expand", mask, target.shape(wanted)))
 
 
-FUSED: Mapping[str, Fused] = {"attention": Fused("MultiHeadAttention", _takes_heads, _write_heads)}
+def _is_float32(attrs: Attrs, operands: Sequence[TensorType | None]) -> bool:
+    return all(t is not None and t.dtype is DType.FLOAT32 for t in operands)
+
+
+def _write_silu(target: ExportTarget) -> None:
+    """A product with a sigmoid, where the opset has no operator for both."""
+    x, alpha = target.input(0), target.attrs["alpha"]
+    if target.knows("Swish"):
+        target.emit("Swish", x, **({"alpha": alpha} if alpha != 1.0 else {}))
+    else:
+        target.emit_fused(DOMAIN, "QuickGelu", x, alpha=alpha)
+
+
+FUSED: Mapping[str, Fused] = {
+    "attention": Fused("MultiHeadAttention", _takes_heads, _write_heads),
+    "silu": Fused("QuickGelu", _is_float32, _write_silu),
+}

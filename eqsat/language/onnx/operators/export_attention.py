@@ -29,7 +29,7 @@ def write_attention(target: ExportTarget) -> None:
     if _parts_lack(target):
         target.needs(23, _parts_lack(target))
     dtype = target.type(0).dtype
-    turned = target.make("Transpose", target.input(1), perm=[0, 1, 3, 2])
+    turned = target.make("Transpose", _for_each_head(target, 1), perm=[0, 1, 3, 2])
     scores = target.make("MatMul", target.input(0), turned)
     scores = target.make("Mul", scores, target.number(factor, dtype))
     visible = _kept(target) if causal or _has_boolean_mask(target) else ""
@@ -42,7 +42,19 @@ def write_attention(target: ExportTarget) -> None:
     if guard:
         # Softmax makes NaN of minus infinities alone.
         shares = target.make("Where", guard, shares, target.number(0.0, dtype))
-    return target.emit("MatMul", shares, target.input(2))
+    return target.emit("MatMul", shares, _for_each_head(target, 2))
+
+
+def _for_each_head(target: ExportTarget, place: int) -> str:
+    """Keys or values, repeated for the heads of queries that share them, but for one that a product spreads itself."""
+    heads, shared = (target.type(index).dims[1] for index in (0, place))
+    if shared in (heads, 1):
+        return target.input(place)
+    batch, _, length, width = target.type(place).dims
+    count = int(str(heads)) // int(str(shared))
+    apart = target.make("Reshape", target.input(place), target.shape((batch, shared, 1, length, width)))
+    spread = target.make("Expand", apart, target.shape((batch, shared, count, length, width)))
+    return target.make("Reshape", spread, target.shape((batch, heads, length, width)))
 
 
 def _factor(target: ExportTarget) -> float:
@@ -56,8 +68,8 @@ def _factor(target: ExportTarget) -> float:
 def _parts_lack(target: ExportTarget) -> str:
     """The reason why the parts cannot be written; the empty string where they can."""
     query, key = target.type(0), target.type(1)
-    if query.dims[1] != key.dims[1]:
-        return "heads that share keys"
+    if query.dims[1] != key.dims[1] and not all(isinstance(t.dims[1], int) for t in (query, key)):
+        return "heads that share keys, as many as a name says"
     if target.attrs["scale"] is None and not isinstance(query.dims[3], int):
         return "a width known by name only"
     if target.attrs["causal"] and not all(isinstance(n, int) for n in (query.dims[2], key.dims[2])):

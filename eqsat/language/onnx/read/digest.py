@@ -19,6 +19,8 @@ from eqsat.language.terms.graph import Graph
 if TYPE_CHECKING:
     from onnx import ModelProto
 
+    from eqsat.language.onnx.files.reader import StoredModel
+
 #: The content that was hashed: one file, a model file with the files of its tensors, a ModelProto, or a graph.
 Hashed: TypeAlias = Literal["file", "files", "model", "graph"]
 #: Fields of the origin of a graph that say where it was found, and not what it is.
@@ -34,8 +36,8 @@ class ModelDigest:
     types and constants.
     """
 
-    def __init__(self, model: Path | ModelProto | Graph, files: Sequence[Path] = ()) -> None:
-        self._model: Path | ModelProto | Graph | None = model
+    def __init__(self, model: Path | ModelProto | StoredModel | Graph, files: Sequence[Path] = ()) -> None:
+        self._model: Path | ModelProto | StoredModel | Graph | None = model
         self._data = sorted(files[1:])
         self.of: Hashed = "graph" if isinstance(model, Graph) else "model"
         if isinstance(model, Path):
@@ -49,10 +51,14 @@ class ModelDigest:
         self._model = None  # the hash outlives a model of gigabytes
         return digest
 
-    def _hashed(self, model: Path | ModelProto | Graph) -> str:
+    def _hashed(self, model: Path | ModelProto | StoredModel | Graph) -> str:
         if isinstance(model, Graph):
             return _of_graph(model)
         if not isinstance(model, Path):
+            from eqsat.language.onnx.files.reader import StoredModel
+
+            if isinstance(model, StoredModel):
+                return hashlib.sha256(model.data).hexdigest()
             return hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
         if not self._data:
             return _of_file(model)

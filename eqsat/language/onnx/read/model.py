@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from eqsat.language.graphs.builder import Builder
+    from eqsat.language.graphs.repeats import Condensed
+    from eqsat.language.onnx.files.reader import StoredModel
 
 #: The models that `optimize` takes.
 ModelArgument: TypeAlias = "str | Path | ModelProto | Graph | Builder"
@@ -51,7 +53,8 @@ class Given:
     `nodes` counts the model's nodes before folding, those that only hold a constant left out. Where bodies of nodes
     were optimised already, `before` is the graph as it was before that, and `inside` says what was done. A graph that
     is a body itself is `heard`: the graph around it may tell the sign of its zeros; `doubted` inputs are not taken for
-    finite. `digest` is that of the whole model, None for a body.
+    finite. `digest` is that of the whole model, None for a body. `stored` has the bytes of a large ModelProto. Where
+    equal blocks of a model stand for each other, `condensed` is the graph that is grown and chosen from in its place.
     """
 
     source: Any
@@ -62,6 +65,18 @@ class Given:
     doubted: frozenset[str] = frozenset()
     heard: bool = False
     digest: ModelDigest | None = None
+    stored: StoredModel | None = None
+    condensed: Condensed | None = None
+
+    @property
+    def grown(self) -> Graph:
+        """The graph that is written into an e-graph: each of equal blocks a few times only."""
+        return self.graph if self.condensed is None else self.condensed.graph
+
+    @property
+    def runnable(self) -> Any:
+        """The model to be run as it was given: its path, or itself with its bytes; None where there is no source."""
+        return self.source if self.source is None or self.stored is None else self.stored
 
     @property
     def original(self) -> Graph:
@@ -84,6 +99,7 @@ def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
     from eqsat.language.graphs.builder import Builder
 
     source: Any = None
+    stored: StoredModel | None = None
     if isinstance(model, Builder):
         model = model.build()
     if isinstance(model, Graph):
@@ -92,23 +108,26 @@ def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
         graph, nodes = infer_and_fold(model), len(model.nodes)
         digest = ModelDigest(model)
     else:
-        from eqsat.language.onnx.read.importer import load
+        from eqsat.language.onnx.files.reader import read as parsed_from
+        from eqsat.language.onnx.read.importer import load_source
 
         # The folder a program works in may change before the result is written.
         source = Path(model).absolute() if isinstance(model, str | Path) else model
-        graph = load(model)
+        parsed = parsed_from(model)
+        stored = parsed.stored
+        graph = load_source(parsed)
         origin = graph.origin if isinstance(graph.origin, OnnxOrigin) else None
         nodes = origin.nodes if origin is not None else len(graph.nodes)
-        digest = ModelDigest(source, origin.files if origin is not None else ())
+        digest = ModelDigest(stored or source, origin.files if origin is not None else ())
     if not graph.outputs:
         raise GraphError("it has no outputs", where=graph.name, expected="a graph that computes something")
     if outputs is None:
-        return Given(source, graph, nodes, digest=digest)
+        return Given(source, graph, nodes, digest=digest, stored=stored)
     if isinstance(outputs, str) or not outputs:
         raise UsageError(f"outputs = {outputs!r}", where=graph.name, expected="a list of one name or more")
     restricted = graph.restricted(outputs)
     whole = list(restricted.outputs) == list(graph.outputs)
-    return Given(source if whole else None, restricted, nodes, digest=digest)
+    return Given(source if whole else None, restricted, nodes, digest=digest, stored=stored)
 
 
 def model_digest(given: Given) -> str:

@@ -13,6 +13,7 @@ from eqsat.language.onnx.files.protos import tensors
 from eqsat.language.onnx.files.reader import read
 from eqsat.language.onnx.files.tensors import constant_of, load_external
 from eqsat.language.onnx.write.properties import Property, set_property
+from eqsat.system.mapped import FilePart
 
 
 def model(given: Path | ModelProto, stated: Property | None = None) -> ModelProto:
@@ -30,7 +31,8 @@ def _model(given: Path | ModelProto) -> ModelProto:
         return copy
     source = read(given)
     for index, data in source.raw.items():
-        source.model.graph.initializer[index].raw_data = data.tobytes()
+        raw = data.bytes if isinstance(data, FilePart) else data
+        source.model.graph.initializer[index].raw_data = raw.tobytes()
     load_external(tensors(source.model.graph), source.where, source.external)
     return source.model
 

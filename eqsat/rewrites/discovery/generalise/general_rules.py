@@ -70,12 +70,11 @@ def _stated(rule: Rule, laws: tuple[Rule, ...]) -> tuple[Rule, Entailment | None
     """
     from eqsat.rewrites.proof.entail import with_conditions
 
-    said = _by_form(laws)
-    law = said.get(canonical(RuleStatement.of(rule)))
+    law = _same_law(rule, laws)
     proof: Entailment | None = None
     if law is None:
         rule, proof = with_conditions(rule, laws)
-        law = said.get(canonical(RuleStatement.of(rule)))
+        law = _same_law(rule, laws)
     if law is not None:
         return replace(law, origin="candidate"), None
     # What was sought without its explanation is sought again with it where it was not found.
@@ -89,10 +88,24 @@ def _evidence(rule: Rule, laws: tuple[Rule, ...], proof: Entailment | None = Non
     return verify_rule(rule, laws, known=shipped_evidence().get(rule.name), proof=proof)
 
 
+def _same_law(rule: Rule, laws: tuple[Rule, ...]) -> Rule | None:
+    """The first law that states the same as a rule; only laws of the same operators are written out for that."""
+    form = _form(rule)
+    return next((law for law in _by_operators(laws).get(rule.operators(), ()) if _form(law) == form), None)
+
+
+@lru_cache(maxsize=4096)
+def _form(rule: Rule) -> str:
+    return canonical(RuleStatement.of(rule))
+
+
 @lru_cache(maxsize=2)
-def _by_form(laws: tuple[Rule, ...]) -> dict[str, Rule]:
-    """Laws by their canonical texts."""
-    return {canonical(RuleStatement.of(law)): law for law in reversed(laws)}
+def _by_operators(laws: tuple[Rule, ...]) -> dict[frozenset[str], list[Rule]]:
+    """Laws by their operators, in order."""
+    groups: dict[frozenset[str], list[Rule]] = {}
+    for law in laws:
+        groups.setdefault(law.operators(), []).append(law)
+    return groups
 
 
 def claim(candidate: CandidateEquation) -> Claim | None:

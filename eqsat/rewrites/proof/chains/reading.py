@@ -44,6 +44,11 @@ class Known:
         return self.reading.elements(self.term) if self.constant else None
 
     @property
+    def elements(self) -> Any | None:
+        """The elements of a constant, else None."""
+        return self.value
+
+    @property
     def attends(self) -> bool:
         """True for a constant mask in which no row hides all keys."""
         return self.constant and rows_attend(self.value)

@@ -270,3 +270,18 @@ def test_heads_that_something_else_reads_are_made_too():
     _agree(g.build(), ["MultiHeadAttention"])
     g.output("apart", back)
     _agree(g.build(), ["MultiHeadAttention"])
+
+
+@pytest.mark.parametrize("alpha", [1.0, 1.702])
+@pytest.mark.parametrize("portable", [False, True])
+def test_a_product_with_a_sigmoid_is_one_operator_of_onnx_runtime(alpha: float, portable: bool) -> None:
+    g = Builder("gate")
+    x = g.input("x", (64, 256))
+    g.output("y", x * eqsat.sigmoid(x * alpha))
+    result = eqsat.optimize(
+        g.build(), device="onnxruntime-cpu", measure=False, cache=False, opset=23, portable=portable
+    )
+    model = to_model(for_onnxruntime(result.graph) if not portable else result.graph, 23)
+    assert fused(model) == ([] if portable else ["QuickGelu"])
+    drawn = np.random.default_rng(0).standard_normal((64, 256)).astype(np.float32) * 4
+    np.testing.assert_allclose(run(model, {"x": drawn})[0], drawn / (1 + np.exp(-alpha * drawn)), rtol=1e-4, atol=1e-5)

@@ -21,7 +21,7 @@ def landmarks(program: ExtractionProgram, candidates: Iterable[int]) -> list[int
     own = [0] * program.goals
     for place, goal in enumerate(wanted):
         own[goal] = 1 << place
-    below = _propagate(program, own)
+    below = propagated(program, own)
     if below is None:
         return []
     shared = 0
@@ -30,8 +30,11 @@ def landmarks(program: ExtractionProgram, candidates: Iterable[int]) -> list[int
     return [goal for goal in wanted if own[goal] & shared]
 
 
-def _propagate(program: ExtractionProgram, own: list[int]) -> list[int | None] | None:
-    """For every goal its landmarks, None where no choice provides it; None instead of the list after too many steps."""
+def propagated(program: ExtractionProgram, own: list[int]) -> list[int | None] | None:
+    """For every goal its landmarks, None where no choice provides it; None instead of the list after too many steps.
+
+    `own` has the bits of every goal itself.
+    """
     needs, provides, users = program.needs, program.provides, program.users()
     below: list[int | None] = [None] * program.goals
     waiting = [len(n) for n in needs]

@@ -1,0 +1,1 @@
+"""Choices between numbers, of which some are infinite, in other forms."""

@@ -1,0 +1,1 @@
+"""Sums of sums of products: products go through sums, and equal terms are added up."""

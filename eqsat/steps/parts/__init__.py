@@ -1,0 +1,1 @@
+"""Graphs that are too large for one e-graph, optimised a part at a time."""
