@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import math
 import time
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -51,38 +53,50 @@ def _finish(problem: Problem, choice: Choice, start: float) -> Solution:
 
 
 def cheapest_dags(program: ExtractionProgram) -> Choice:
-    """For every derivable goal the option whose union of operand choices costs least, settled cheapest first.
+    """For every derivable goal the option whose union of operand choices costs least, settled cheapest first."""
+    return GreedyDags(program).choice
+
+
+class GreedyDags:
+    """The `choice` of cheapest_dags, and what goals cost together under it.
 
     The goals a choice uses are bits of an integer, numbered in the order they were settled, so that early sets are
     small. Acyclic for the reason given at cheapest_trees.
     """
-    waiting = [len(needs) for needs in program.needs]
-    users = program.users()
-    choice: Choice = {}
-    used = [0] * program.goals
-    value = [0.0] * program.goals
-    prices = np.zeros(program.goals + 8)
-    heap = [(program.costs[option], option, 0) for option, count in enumerate(waiting) if count == 0]
-    heapq.heapify(heap)
-    while heap:
-        cost, option, below = heapq.heappop(heap)
-        goal = program.provides[option]
-        if goal in choice:
-            continue
-        check(1 + len(choice) // 4096)
-        rank = len(choice)
-        prices[rank] = program.costs[option]
-        choice[goal], value[goal], used[goal] = option, cost, below | (1 << rank)
-        for user in users[goal]:
-            waiting[user] -= 1
-            if waiting[user] == 0 and program.provides[user] not in choice:
-                union, price = _union(program.needs[user], used, value, prices)
-                heapq.heappush(heap, (program.costs[user] + price, user, union))
-    return choice
+
+    def __init__(self, program: ExtractionProgram) -> None:
+        self.choice: Choice = {}
+        self._used = [0] * program.goals
+        self._value = [0.0] * program.goals
+        self._prices = np.zeros(program.goals + 8)
+        waiting = [len(needs) for needs in program.needs]
+        users = program.users()
+        heap = [(program.costs[option], option, 0) for option, count in enumerate(waiting) if count == 0]
+        heapq.heapify(heap)
+        while heap:
+            cost, option, below = heapq.heappop(heap)
+            goal = program.provides[option]
+            if goal in self.choice:
+                continue
+            rank = len(self.choice)
+            check(1 + rank // 4096)
+            self._prices[rank] = program.costs[option]
+            self.choice[goal], self._value[goal], self._used[goal] = option, cost, below | (1 << rank)
+            for user in users[goal]:
+                waiting[user] -= 1
+                if waiting[user] == 0 and program.provides[user] not in self.choice:
+                    union, price = _union(program.needs[user], self._used, self._value, self._prices)
+                    heapq.heappush(heap, (program.costs[user] + price, user, union))
+
+    def together(self, goals: Sequence[int]) -> float:
+        """The cost of the choices for some goals, with what they share once; infinite if one has none."""
+        if any(goal not in self.choice for goal in goals):
+            return math.inf
+        return _union(goals, self._used, self._value, self._prices)[1] if goals else 0.0
 
 
 def _union(
-    needs: tuple[int, ...], used: list[int], value: list[float], prices: np.ndarray[tuple[int], np.dtype[np.float64]]
+    needs: Sequence[int], used: list[int], value: list[float], prices: np.ndarray[tuple[int], np.dtype[np.float64]]
 ) -> tuple[int, float]:
     """The goals that any of `needs` uses, and their cost together."""
     dearest = max(needs, key=lambda need: (value[need], need))

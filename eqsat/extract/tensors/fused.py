@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from eqsat.costs.kernels.fusion import MOST_FUSED, FusedOperator, fuses
 from eqsat.costs.model.cost import Cost
-from eqsat.egraph.egraph import INPUT
 from eqsat.egraph.snapshot import Snapshot
+from eqsat.extract.problem.problem import ProblemNode
+from eqsat.extract.problem.program import ExtractionProgram
+from eqsat.extract.solvers.greedy import GreedyDags
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.language.terms import Implementation, State
-from eqsat.system.deadline import check
+from eqsat.system.deadline import check, watched
 
-#: Chains of one kind that end in one class in one state, of each length: those that cost least.
+#: The cost of computing some classes together.
+Together: TypeAlias = Callable[[Sequence[int]], float]
+#: Chains of one kind that end in one class in one state, of each length: those that cost least with what they read.
 _MOST_CHAINS = 6
 
 
@@ -48,11 +53,13 @@ def chains(
     snapshot: Snapshot,
     pricing: Pricing,
     implementations: Mapping[int, Sequence[Implementation]],
+    before: Callable[[], Together],
     kept: Collection[tuple[int, ...]] = (),
 ) -> Iterator[FusedChain]:
     """The chains of two e-nodes or more whose times are known, or estimated where the device's backend fuses.
 
-    Of many the cheapest are offered, and those of the e-nodes `kept`, by their numbers: kernels of an earlier choice.
+    Of many those are offered that cost least with what is computed `before`, and those of the e-nodes `kept`, by their
+    numbers: kernels of an earlier choice.
 
     `implementations` are those of each e-node that may be in one, by its position. Each e-node but the last is read by
     the next; other readers get its result from another kernel, so no value that is needed disappears. There are none
@@ -62,8 +69,7 @@ def chains(
         return
     wanted = {numbers[:count] for numbers in kept for count in range(2, len(numbers) + 1)}
     singles = _singles(snapshot, implementations)
-    given = {node.eclass for node in snapshot.nodes if node.op == INPUT or snapshot.classes[node.eclass].constant}
-    tails = _by_state(singles)
+    tails, together = _by_state(singles), before()
     for _ in range(MOST_FUSED - 1):
         longer: dict[tuple[int, State], list[FusedChain]] = {}
         for head in singles:
@@ -74,7 +80,7 @@ def chains(
                     chain = _joined(snapshot, pricing, tail, head)
                     if chain is not None:
                         longer.setdefault((node.eclass, result), []).append(chain)
-        tails = {end: _cheapest(joined, snapshot, wanted, given) for end, joined in longer.items()}
+        tails = {end: _cheapest(joined, snapshot, wanted, together) for end, joined in longer.items()}
         for cheapest in tails.values():
             yield from cheapest
 
@@ -83,26 +89,49 @@ def _cheapest(
     chains: Sequence[FusedChain],
     snapshot: Snapshot,
     wanted: Collection[tuple[int, ...]],
-    given: Collection[int],
+    together: Together,
 ) -> list[FusedChain]:
     """The few chains of each kind that cost least, one for the same operands, and those of e-nodes that are `wanted`.
 
-    Of those that cost as much, the ones for which less has to be computed before come first: all but classes that are
-    `given`. Each kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
+    Costs are with all that has to be computed before, which `together` tells of some classes: by themselves, kernels of
+    a sum cost the same in whatever order its terms are added. Each kind has room of its own: whoever allows more
+    layouts and precisions is offered all that others are.
     """
     more: list[FusedChain] = []
     kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
-
-    def rank(chain: FusedChain) -> tuple[float, int, tuple[int, ...]]:
-        return chain.price, sum(eclass not in given for eclass, _ in chain.operands), chain.positions
-
-    for chain in sorted(chains, key=rank):
-        alike = kinds.setdefault(chain.kind, {})
+    for chain in sorted(chains, key=lambda chain: (chain.price, chain.positions)):
         if wanted and tuple(snapshot.nodes[p].number for p in chain.positions) in wanted:
             more.append(chain)
-        elif len(alike) < _MOST_CHAINS:
-            alike.setdefault(frozenset(chain.operands), chain)
-    return [*more, *(chain for alike in kinds.values() for chain in alike.values())]
+        else:
+            kinds.setdefault(chain.kind, {}).setdefault(frozenset(chain.operands), chain)
+    for distinct in kinds.values():
+        known: dict[frozenset[int], float] = {}
+
+        def whole(chain: FusedChain, known: dict[frozenset[int], float] = known) -> float:
+            classes = frozenset(eclass for eclass, _ in chain.operands)
+            if classes not in known:
+                known[classes] = together(sorted(classes))
+            return chain.price + known[classes]
+
+        more += sorted(distinct.values(), key=whole)[:_MOST_CHAINS]
+    return more
+
+
+def least_before(nodes: Sequence[ProblemNode], index: Mapping[int, int]) -> Together:
+    """The least that greedy extraction pays for some classes together, in whatever states, by these nodes alone.
+
+    `index` has the numbers of classes in the nodes. A class that none of them makes is a constant, and is free.
+    """
+    made = {node.eclass for node in nodes}
+    needs = [tuple(sorted({eclass for eclass, _ in node.operands} & made)) for node in watched(nodes)]
+    provides, costs = [node.eclass for node in nodes], [node.cost for node in nodes]
+    goals = max(made, default=-1) + 1
+    dags = GreedyDags(ExtractionProgram(goals, [], provides, needs, costs, list(range(goals)), len(nodes)))
+
+    def together(classes: Sequence[int]) -> float:
+        return dags.together([number for number in (index[eclass] for eclass in classes) if number in made])
+
+    return together
 
 
 def _by_state(singles: Sequence[FusedChain]) -> dict[tuple[int, State], list[FusedChain]]:

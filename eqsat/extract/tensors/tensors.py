@@ -18,7 +18,7 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
 from eqsat.extract.problem.program import connected
-from eqsat.extract.tensors.fused import chains
+from eqsat.extract.tensors.fused import chains, least_before
 from eqsat.extract.tensors.heads import attentions
 from eqsat.extract.tensors.pricing import Pricing, Split
 from eqsat.extract.tensors.shared import shared_constants
@@ -107,7 +107,8 @@ def tensor_problem(
     Operators that are not `available` where the result will run are chosen only where the original has them. `boundary`
     are the states of inputs and outputs by name that are not plain. Kernels of several operators are offered where the
     device's backend makes them, or their times were measured; with `contrib`, those too that ONNX Runtime has as
-    operators of its own. Of many such kernels the cheapest are offered, and those of e-nodes with the numbers `kept`.
+    operators of its own. Of many such kernels those that cost least with all that they read are offered, and those of
+    e-nodes with the numbers `kept`.
     """
     held = choices or Choices(), boundary or {}
     return _ProblemBuilder(snapshot, model, available, *held, contrib=contrib, kept=kept).build()
@@ -146,7 +147,7 @@ class _ProblemBuilder:
         self._drop_idle_layouts()
         singles = self._single_implementations()
         self._offer_splits()
-        kept = partial(chains, kept=self.kept)
+        kept = partial(chains, before=partial(least_before, self.nodes, self.index), kept=self.kept)
         kinds = (kept, stated_kernels, *((attentions,) if self.contrib else ()))
         for chain in itertools.chain.from_iterable(kind(self.snapshot, self.pricing, singles) for kind in kinds):
             check()
