@@ -64,6 +64,16 @@ class Repeat:
         """The names of all that a block has of its own: its leaves, then the results of its nodes, unnamed ones too."""
         return (*self.leaves[index], *(o for node in self.block(index) for o in node.outputs))
 
+    def counterparts(self, index: int, other: int) -> dict[str, str]:
+        """The values of one block with those of another that they stand for; none where either has no name."""
+        pairs = zip(self.values(index), self.values(other), strict=True)
+        return {one: another for one, another in pairs if one and another}
+
+    def titles(self, index: int, other: int) -> dict[str, str]:
+        """The names of the nodes of one block, with those of the nodes of another."""
+        pairs = zip(self.block(index), self.block(other), strict=True)
+        return {one.name: another.name for one, another in pairs if one.name}
+
     def made(self, index: int) -> tuple[str, ...]:
         """The values that a block hands to the next."""
         nodes = self.block(index)
@@ -81,8 +91,7 @@ class Condensed:
     @property
     def copies(self) -> list[dict[str, str]]:
         """For each block that another one stands for, the values of that one with those they stand for."""
-        pairs = ((zip(r.values(1), r.values(index), strict=True)) for r in self.repeats for index in r.inner)
-        return [{one: other for one, other in block if one and other} for block in pairs]
+        return [repeat.counterparts(1, index) for repeat in self.repeats for index in repeat.inner]
 
 
 def condensed(graph: Graph) -> Condensed | None:

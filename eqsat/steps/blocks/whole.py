@@ -49,9 +49,15 @@ def whole_choice(assembled: Assembled, condensed: Condensed, known: DerivedConst
     )
     for repeat in condensed.repeats:
         repetition = _Repetition(repeat, chosen, Counterparts(assembled, repeat))
-        chosen = repetition.whole()
+        try:
+            chosen = repetition.whole()
+        except GraphError as error:  # one value is computed by two blocks
+            raise BlocksError(f"equal blocks compute values of each other: {error.what}") from error
         copies += (copy.names for copy in repetition.copies[1:])
     original = condensed.whole
+    lost = [name for name in original.outputs if name not in chosen.graph.outputs]
+    if lost:
+        raise BlocksError(f"no block computes output {lost[0]!r} as another does its own", where=original.name)
     outputs = {name: chosen.graph.outputs[name] for name in original.outputs}
     graph = replace(chosen.graph, inputs=original.inputs, outputs=outputs)
     folded = replace(fold_derived(graph, known), origin=assembled.plan.graph.origin)
@@ -100,12 +106,19 @@ class _Repetition:
             part = max((self.part.get(v, -1) for v in node.inputs if v is not None), default=-1)
             self.part |= {o: part for o in node.outputs if o}
         self.leaves = {self.holder[v]: place for place, v in enumerate(repeat.leaves[1]) if v in self.holder}
+        self.ahead = self._ahead()
         self.nodes = [n for n in self.graph.nodes if self._part(n) == _SECOND]
         self.made = [o for node in self.nodes for o in node.outputs if o]
         self.given = self._given(counterparts, first)
         self.copies = [_Copy(self, 1, self.given.keys())]
         for index in repeat.inner:
             self.copies.append(_Copy(self, index, [self.copies[-1].names[name] for name in self.given.values()]))
+
+    def _ahead(self) -> frozenset[str]:
+        """The values of the first block that the second computes, where the last computes those of the second."""
+        parts = {value: self.part.get(name, -1) for value, name in self.holder.items()}
+        pairs = zip(self.repeat.values(0), self.repeat.values(1), strict=True)
+        return frozenset(a for a, b in pairs if (parts.get(a), parts.get(b)) == (_SECOND, _AFTER))
 
     def _part(self, node: Node) -> int:
         return max(self.part[o] for o in node.outputs if o)
@@ -142,25 +155,40 @@ class _Repetition:
 
     def whole(self) -> _Chosen:
         """The graph with a copy of the second block for each inner one."""
-        last = self.copies[-1].names | {name: name for name in self.given}
+        repeat = self.repeat
+        known = repeat.graph
+        # What the last block computes of the one before it is of the last of those that the second stands for.
+        before_last = repeat.counterparts(1, repeat.count - 2)
+        late = {v: before_last[v] for v in before_last if self.part.get(v) == _AFTER and v not in self.leaves}
+        last = self.copies[-1].names | {name: name for name in self.given} | late
         before, after = (
-            [n for n in self.graph.nodes if (self._part(n) == _AFTER) == late and self._part(n) != _SECOND]
-            for late in (False, True)
+            [n for n in self.graph.nodes if (self._part(n) == _AFTER) == late_part and self._part(n) != _SECOND]
+            for late_part in (False, True)
         )
-        known = self.repeat.graph
         second = set(self.made)
-        types = {v: t for v, t in self.graph.types.items() if v not in second}
-        shared = {v: s for v, s in self.chosen.shared.items() if v not in second}
-        constants, outputs = dict(self.graph.constants), dict(self.graph.outputs)
+        types = {late.get(v, v): t for v, t in self.graph.types.items() if v not in second}
+        shared = {
+            late.get(v, v): tuple(before_last.get(o, o) for o in s) if self.part.get(v) == _AFTER else s
+            for v, s in self.chosen.shared.items()
+            if v not in second
+        }
+        constants = dict(self.graph.constants)
         inputs = dict.fromkeys(self.graph.inputs)
-        outputs = {name: last.get(value, value) for name, value in outputs.items()}
+        outputs = {name: value for name, value in self.graph.outputs.items() if last.get(value, value) == value}
+        held = {value: name for name, values in shared.items() for value in values}
         for copy in self.copies:
             types |= copy.types
             shared |= copy.shared
+            held |= copy.holder
             constants |= {v: known.constants[v] for v in copy.leaves if v in known.constants}
             inputs |= dict.fromkeys(v for v in copy.leaves if v in known.inputs)
-            outputs |= {name: copy.holder[value] for name, value in known.outputs.items() if value in copy.holder}
-        nodes = (*before, *(node for copy in self.copies for node in copy.nodes), *(_reading(n, last) for n in after))
+        outputs = {name: held[value] for name, value in known.outputs.items() if value in held} | outputs
+        titles = repeat.titles(1, repeat.count - 2)
+        nodes = (
+            *before,
+            *(node for copy in self.copies for node in copy.nodes),
+            *(_renamed_node(node, last, titles.get(node.name, node.name)) for node in after),
+        )
         graph = replace(
             self.graph, nodes=nodes, constants=constants, types=types, outputs=outputs, inputs=tuple(inputs)
         )
@@ -182,13 +210,12 @@ class _Copy:
 
     def __init__(self, repetition: _Repetition, index: int, given: Iterable[str]) -> None:
         repeat, graph, last = repetition.repeat, repetition.graph, repetition.repeat.count - 1
-        # What needs no constants of the last block is computed after the second, and so after each.
-        self._originals = dict(zip(repeat.values(1), repeat.values(index), strict=True))
-        self._originals |= dict(zip(repeat.values(last), repeat.values(index + 1), strict=True))
-        nodes = zip(
-            (*repeat.block(1), *repeat.block(last)), (*repeat.block(index), *repeat.block(index + 1)), strict=True
-        )
-        titles = {one.name: other.name for one, other in nodes if one.name}
+        # What needs no constants of the last block is computed after the second, and so after each; what is computed
+        # together with what the next block needs is computed there.
+        earlier = repeat.counterparts(0, index - 1)
+        self._originals = {v: earlier[v] for v in repetition.ahead}
+        self._originals |= repeat.counterparts(1, index) | repeat.counterparts(last, index + 1)
+        titles = repeat.titles(0, index - 1) | repeat.titles(1, index) | repeat.titles(last, index + 1)
         self.names = dict(zip(repetition.given, given, strict=True))
         self.names |= {name: repeat.leaves[index][place] for name, place in repetition.leaves.items()}
         self.leaves = [self.names[name] for name in repetition.leaves]
@@ -205,14 +232,7 @@ class _Copy:
             self.holder |= dict.fromkeys(values, new)
             if values:
                 self.shared[new] = values
-        self.nodes = [
-            replace(
-                _reading(node, self.names),
-                outputs=tuple(o and self.names[o] for o in node.outputs),
-                name=titles.get(node.name, "") if node.name else "",
-            )
-            for node in repetition.nodes
-        ]
+        self.nodes = [_renamed_node(node, self.names, titles.get(node.name, "")) for node in repetition.nodes]
 
 
 def _result(step: Step) -> str:
@@ -225,8 +245,10 @@ def _unused(base: str, taken: set[str]) -> str:
     return next(name for name in tries if name not in taken)
 
 
-def _reading(node: Node, names: Mapping[str, str]) -> Node:
-    return replace(node, inputs=tuple(v and names.get(v, v) for v in node.inputs))
+def _renamed_node(node: Node, names: Mapping[str, str], name: str) -> Node:
+    """A node of other values, and of another name."""
+    inputs = tuple(v and names.get(v, v) for v in node.inputs)
+    return replace(node, inputs=inputs, outputs=tuple(o and names.get(o, o) for o in node.outputs), name=name)
 
 
 def _renamed(step: Step, names: Mapping[str, str]) -> Step:

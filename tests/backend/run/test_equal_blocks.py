@@ -156,6 +156,24 @@ def test_steps_that_the_last_block_alone_needs_are_in_no_other(alike, monkeypatc
     check_outputs(result, graph)
 
 
+def read_twice(g: eqsat.Graph, x: eqsat.Tensor, number: int) -> eqsat.Tensor:
+    """A block that ends with a product, and begins with another of it beside its norm."""
+    narrow, wide, skipped = (weight(g, 3 * number + i, 16, 16) for i in range(3))
+    start = x if x.shape[-1] == 16 else x @ weight(g, 99, x.shape[-1], 16)
+    normed = eqsat.layer_norm(start, weight(g, 100 + number, 16), axis=-1)
+    return eqsat.relu(normed @ wide + start @ skipped) @ narrow
+
+
+def test_outputs_that_are_made_with_what_the_next_block_reads_are_those_of_each():
+    """The product that ends a block and the next one's product of it are made at once, in the next block."""
+    graph = chain(read_twice, count=8, every=True)
+    result = optimised(graph, device="nvidia-h200")
+    assert not result.report.warnings and [one.grown for one in result.report.blocks] == [3]
+    joined = [n for n in result.graph.nodes if n.op == "slice" and n.outputs[0] in graph.outputs.values()]
+    assert len(joined) >= 5
+    check_outputs(result, graph)
+
+
 def two_stages(g: eqsat.Graph, x: eqsat.Tensor, number: int) -> eqsat.Tensor:
     if number < BLOCKS:
         return block(g, x, number)
