@@ -3,6 +3,7 @@ cost comes with eqsat, so that machines with shipped entries and without see the
 one thread unless they say otherwise."""
 
 import gc
+import itertools
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -27,6 +28,9 @@ def pytest_collection_finish() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
+#: Numbers of tests, in the order in which a process runs them.
+_TESTS = itertools.count()
+
 settings.register_profile("eqsat", settings(), deadline=None)
 settings.load_profile("eqsat")
 
@@ -45,9 +49,17 @@ def _kernels_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _costs_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
+def _costs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """No test reads or fills the user's table of costs: the same is measured and estimated on every machine."""
-    os.environ[VARIABLE] = str(tmp_path_factory.mktemp("costs") / "costs.sqlite3")
+    folder = tmp_path_factory.mktemp("costs")
+    os.environ[VARIABLE] = str(folder / "costs.sqlite3")
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def _costs_apart(_costs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test chooses by what another one measured: which were run before it depends on the time that they take."""
+    monkeypatch.setenv(VARIABLE, str(_costs / f"{next(_TESTS)}.sqlite3"))
 
 
 @pytest.fixture(autouse=True, scope="session")
