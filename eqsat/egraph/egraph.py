@@ -59,6 +59,7 @@ class EGraph:
         self._risen: set[int] = set()
         self._views: dict[int, TensorView] = {}
         self._joined = False
+        self._brought: list[list[int]] | None = None
         #: The operands of one e-node of a class that are all less deep than it, as long as they are known to be.
         self.shallower: dict[int, tuple[int, ...]] = {}
         #: The class that stands for operands left out, once there is one.
@@ -150,11 +151,12 @@ class EGraph:
         Relations with more than `limit` matches are left out, and these forgotten.
         """
         classes, matches = self.engine.read(relations, limit)
-        for members in classes:
+        for members in classes if classes is not self._brought else ():
             first = min(members)
-            for other in members:
+            for other in members if len(members) > 1 else ():
                 self._join(self.find(first), self.find(other))
-        leaders = [self.find(members[0]) for members in classes]
+        self._brought = classes
+        leaders = [self.find(members[0]) for members in classes] if matches else []
         self._rehash()
         self._spread_facts()
         widths = dict(relations)
@@ -290,8 +292,7 @@ class EGraph:
     def _given_names(self, node: ENode) -> Sequence[str]:
         """The names of values that come from outside of what rules know: an input, or what an opaque node makes."""
         if node.op == OPAQUE:
-            names: Sequence[str] = self.opaque[node.attrs["index"]].outputs
-            return names
+            return tuple(self.opaque[node.attrs["index"]].outputs)
         return (node.attrs["name"],) if node.op == INPUT else ()
 
     def _join(self, a: int, b: int) -> None:

@@ -95,6 +95,7 @@ class Engine:
         self._pairs: dict[tuple[int, int], int] = {}
         self._declared: set[str] = set()
         self._equal = False
+        self._known: tuple[dict[Any, int], list[list[int]]] | None = None
         self._run(
             f"(sort {_SORT})\n(function node (i64) {_SORT} :merge old)\n"
             "(ruleset unite)\n(relation equal (i64 i64))\n"
@@ -174,6 +175,8 @@ class Engine:
         TimeUp where the deadline is over before all is handed over; the rest is, when this is called again.
         """
         done = 0
+        if self._pending or self._equal:
+            self._known = None
         try:
             while done < len(self._pending):
                 check(0)
@@ -198,26 +201,21 @@ class Engine:
     ) -> tuple[list[list[int]], dict[str, list[tuple[int, ...]]]]:
         """The e-classes, as lists of the numbers that name them, and the recorded matches, which are then forgotten.
 
-        For each relation and its number of tensor columns, rows hold positions in the list of classes, then numbers. A
-        relation with more than `limit` matches is forgotten unread.
+        The list is the same one as before where nothing was written since. For each relation and its number of tensor
+        columns, rows hold positions in it, then numbers. A relation with more than `limit` matches is forgotten unread.
 
         Where one variable stands twice, egglog was seen to match terms whose class no number names any more. They are
         left out: no match is wrong by that, but one is lost where what they became is not matched as well.
         """
         self.flush()
+        relations = list(relations)
+        if self._known is not None and not relations:
+            return self._known[1], {}
         functions = self._guarded(lambda: self._egraph.freeze().functions)
         number = self._egraph.value_to_i64
-        index: dict[Any, int] = {}
-        classes: list[list[int]] = []
-        for row in functions["node"].rows:
-            named = number(row.inputs[0])
-            if named < 0:
-                continue  # a pair of operands
-            position = index.setdefault(row.output, len(classes))
-            if position == len(classes):
-                classes.append([named])
-            else:
-                classes[position].append(named)
+        if self._known is None:  # matching makes no terms: the classes are those of the last time until some are made
+            self._known = self._classes(functions["node"].rows)
+        index, classes = self._known
         matches: dict[str, list[tuple[int, ...]]] = {}
         matched: list[str] = []
         for relation, tensors in relations:
@@ -234,6 +232,22 @@ class Engine:
         if matched:
             self._run("(run-schedule " + " ".join(f"(run clear-{relation})" for relation in matched) + ")")
         return classes, matches
+
+    def _classes(self, rows: Iterable[Any]) -> tuple[dict[Any, int], list[list[int]]]:
+        """The classes that numbers name, and the place of each value among them."""
+        number = self._egraph.value_to_i64
+        index: dict[Any, int] = {}
+        classes: list[list[int]] = []
+        for row in rows:
+            named = number(row.inputs[0])
+            if named < 0:
+                continue  # a pair of operands
+            position = index.setdefault(row.output, len(classes))
+            if position == len(classes):
+                classes.append([named])
+            else:
+                classes[position].append(named)
+        return index, classes
 
     def close(self) -> None:
         """Release egglog's e-graph, in the thread that made it; this engine cannot be used afterwards."""

@@ -62,6 +62,10 @@ class Binder:
         self._cache: dict[tuple[int, int], dict[str, Any] | None] = {}
         self._computed: dict[int, tuple[str, ...]] = {}
         self._stated: dict[Row, _Form | None] = {}
+        #: Where the operators of the roots stand among those of the query; variadic ones are found for each match.
+        places = {o.root: place for place, o in enumerate(query.occurrences)}
+        self._roots = tuple(places[root] for root in query.roots) if not query.sites else ()
+        self._variables = tuple(query.variables.items())
 
     def bind(self, row: Row, known: dict[Row, tuple[int, ...]] | None = None) -> list[Match]:
         """The matches of a row; none where attributes do not fit the pattern.
@@ -75,7 +79,7 @@ class Binder:
         stated = self._stated[attributes]
         if stated is None:
             return []
-        classes = {name: row[column] for name, column in query.variables.items()}
+        classes = {name: row[column] for name, column in self._variables}
         if egraph.nothing in classes.values():
             return []  # a variable stands for a tensor
         uses = None if known is None else known.get(row)
@@ -83,11 +87,16 @@ class Binder:
             uses = tuple([self._enode(o, row) for o in query.occurrences])
             if known is not None:
                 known[row] = uses
+        roots = tuple([row[c] for c in query.roots])
+        if not query.sites:
+            bindings = Bindings({name: egraph.view(c) for name, c in classes.items()}, dict(stated.attrs))
+            if stated.checks and not all(self._agrees(app, attrs, bindings) for app, attrs in stated.checks):
+                return []
+            return [Match(query.rule, roots, tuple([uses[place] for place in self._roots]), bindings, classes, uses)]
         numbers = {o.root: number for o, number in zip(query.occurrences, uses, strict=True)}
         forms = [(_Form(classes, stated.attrs, stated.checks, uses), numbers)]
         for site in query.sites:
             forms = list(self._sited(site, row[site.column], forms))[:MOST_BINDINGS]
-        roots = tuple([row[c] for c in query.roots])
         matches = []
         for form, enodes in forms:
             bindings = bindings_of(egraph, form.classes, form.attrs)
