@@ -18,7 +18,9 @@ from eqsat.system.deadline import check, watched
 
 #: The cost of computing some classes together.
 Together: TypeAlias = Callable[[Sequence[int]], float]
-#: Chains of one kind that end in one class in one state, of each length: those that cost least with what they read.
+#: Chains of each length that are all offered, where there are no more.
+ALL_CHAINS = 4_000
+#: Else those of one kind that end in one class in one state: as many of those that cost least with what they read.
 _MOST_CHAINS = 6
 
 
@@ -58,8 +60,8 @@ def chains(
 ) -> Iterator[FusedChain]:
     """The chains of two e-nodes or more whose times are known, or estimated where the device's backend fuses.
 
-    Of many those are offered that cost least with what is computed `before`, and those of the e-nodes `kept`, by their
-    numbers: kernels of an earlier choice.
+    Of a few all are offered, of many those that cost least with what is computed `before`, and those of the e-nodes
+    `kept`, by their numbers: kernels of an earlier choice.
 
     `implementations` are those of each e-node that may be in one, by its position. Each e-node but the last is read by
     the next; other readers get its result from another kernel, so no value that is needed disappears. There are none
@@ -80,7 +82,8 @@ def chains(
                     chain = _joined(snapshot, pricing, tail, head)
                     if chain is not None:
                         longer.setdefault((node.eclass, result), []).append(chain)
-        tails = {end: _cheapest(joined, snapshot, wanted, together) for end, joined in longer.items()}
+        most = None if sum(map(len, longer.values())) <= ALL_CHAINS else _MOST_CHAINS
+        tails = {end: _cheapest(joined, snapshot, wanted, together, most) for end, joined in longer.items()}
         for cheapest in tails.values():
             yield from cheapest
 
@@ -90,12 +93,13 @@ def _cheapest(
     snapshot: Snapshot,
     wanted: Collection[tuple[int, ...]],
     together: Together,
+    most: int | None,
 ) -> list[FusedChain]:
-    """The few chains of each kind that cost least, one for the same operands, and those of e-nodes that are `wanted`.
+    """The chains of each kind that cost least, one for the same operands, and those of e-nodes that are `wanted`.
 
-    Costs are with all that has to be computed before, which `together` tells of some classes: by themselves, kernels of
-    a sum cost the same in whatever order its terms are added. Each kind has room of its own: whoever allows more
-    layouts and precisions is offered all that others are.
+    Of each kind there are at most so many. Costs are with all that has to be computed before, which `together` tells of
+    some classes: by themselves, kernels of a sum cost the same in whatever order its terms are added. Each kind has
+    room of its own: whoever allows more layouts and precisions is offered all that others are.
     """
     more: list[FusedChain] = []
     kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
@@ -105,6 +109,9 @@ def _cheapest(
         else:
             kinds.setdefault(chain.kind, {}).setdefault(frozenset(chain.operands), chain)
     for distinct in kinds.values():
+        if most is None:
+            more += distinct.values()
+            continue
         known: dict[frozenset[int], float] = {}
 
         def whole(chain: FusedChain, known: dict[frozenset[int], float] = known) -> float:
@@ -113,7 +120,7 @@ def _cheapest(
                 known[classes] = together(sorted(classes))
             return chain.price + known[classes]
 
-        more += sorted(distinct.values(), key=whole)[:_MOST_CHAINS]
+        more += sorted(distinct.values(), key=whole)[:most]
     return more
 
 

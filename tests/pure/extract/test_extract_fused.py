@@ -26,6 +26,13 @@ more-add-associates: add(add(x, y), z) => add(x, add(y, z))
 """
 
 
+@pytest.fixture(params=["a few of each class", "all where there are few"])
+def room(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of small graphs, once offered as those of large ones are."""
+    if request.param == "a few of each class":
+        monkeypatch.setattr("eqsat.extract.tensors.fused.ALL_CHAINS", 0)
+
+
 def residuals(blocks: int, *, apart: int) -> Graph:
     """Blocks that add a product and a constant to what they are given; every `apart` blocks there is a tanh."""
     rng, g = np.random.default_rng(0), Builder("residuals")
@@ -46,6 +53,7 @@ def problem(graph: Graph, *rules: str) -> TensorProblem:
     return tensor_problem(snapshot(encoding), CostModel(toy(fuses=True)))
 
 
+@pytest.mark.usefixtures("room")
 @pytest.mark.parametrize(("blocks", "apart"), [(3, 9), (4, 9), (5, 9), (5, 3), (6, 2)])
 def test_more_ways_to_write_a_sum_never_make_the_best_choice_dearer(blocks: int, apart: int) -> None:
     few = solve(problem(residuals(blocks, apart=apart)).problem)
@@ -54,8 +62,18 @@ def test_more_ways_to_write_a_sum_never_make_the_best_choice_dearer(blocks: int,
     assert many.cost <= few.cost * (1 + 1e-9)
 
 
+@pytest.mark.usefixtures("room")
 def test_kernels_with_dear_operands_crowd_out_none_with_cheap_ones() -> None:
     extraction = problem(residuals(5, apart=9), ALGEBRA)
     kernels = [node for node, option in zip(extraction.problem.nodes, extraction.options, strict=True) if option.links]
     assert len(kernels) > 1000
     assert math.isclose(solve(extraction.problem).cost, 1494.0)
+
+
+def test_all_kernels_are_offered_where_there_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = residuals(4, apart=9)
+    every = problem(graph, ALGEBRA)
+    monkeypatch.setattr("eqsat.extract.tensors.fused.ALL_CHAINS", 0)
+    some = problem(graph, ALGEBRA)
+    kernels = [{option for option in one.options if option.links} for one in (every, some)]
+    assert kernels[1] < kernels[0]
