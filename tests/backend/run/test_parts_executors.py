@@ -127,7 +127,8 @@ def test_a_cluster_that_loses_a_worker_optimises_all_parts():
                 pid = next(iter(killed[0].values()))
                 os.kill(pid, 9)
 
-        result = eqsat.optimize(g, measure=False, cache=False, max_nodes=8, executor=executor, progress=kill_one)
+        options = {"measure": False, "cache": False, "max_nodes": 8, "time_limit": 120.0}
+        result = eqsat.optimize(g, executor=executor, progress=kill_one, **options)
     assert killed
     assert result.report.kept == "parts"
     assert all(not one.why for one in result.report.partition)
