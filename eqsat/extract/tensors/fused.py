@@ -71,7 +71,8 @@ def chains(
         return
     wanted = {numbers[:count] for numbers in kept for count in range(2, len(numbers) + 1)}
     singles = _singles(snapshot, implementations)
-    tails, together = _by_state(singles), before()
+    tails = _by_state(singles)
+    together: Together | None = None
     for _ in range(MOST_FUSED - 1):
         longer: dict[tuple[int, State], list[FusedChain]] = {}
         for head in singles:
@@ -82,24 +83,23 @@ def chains(
                     chain = _joined(snapshot, pricing, tail, head)
                     if chain is not None:
                         longer.setdefault((node.eclass, result), []).append(chain)
-        most = None if sum(map(len, longer.values())) <= ALL_CHAINS else _MOST_CHAINS
-        tails = {end: _cheapest(joined, snapshot, wanted, together, most) for end, joined in longer.items()}
+        are_many = sum(map(len, longer.values())) > ALL_CHAINS
+        if are_many and together is None:
+            together = before()
+        rank = together if are_many else None
+        tails = {end: _offered(joined, snapshot, wanted, rank) for end, joined in longer.items()}
         for cheapest in tails.values():
             yield from cheapest
 
 
-def _cheapest(
-    chains: Sequence[FusedChain],
-    snapshot: Snapshot,
-    wanted: Collection[tuple[int, ...]],
-    together: Together,
-    most: int | None,
+def _offered(
+    chains: Sequence[FusedChain], snapshot: Snapshot, wanted: Collection[tuple[int, ...]], together: Together | None
 ) -> list[FusedChain]:
-    """The chains of each kind that cost least, one for the same operands, and those of e-nodes that are `wanted`.
+    """The cheapest chain of each kind for the same operands, and those of e-nodes that are `wanted`.
 
-    Of each kind there are at most so many. Costs are with all that has to be computed before, which `together` tells of
-    some classes: by themselves, kernels of a sum cost the same in whatever order its terms are added. Each kind has
-    room of its own: whoever allows more layouts and precisions is offered all that others are.
+    Where `together` tells the cost of computing classes, these are the few of each kind that cost least with all that
+    has to be computed before: by themselves, kernels of a sum cost the same in whatever order its terms are added. Each
+    kind has room of its own: whoever allows more layouts and precisions is offered all that others are.
     """
     more: list[FusedChain] = []
     kinds: dict[tuple[bool, bool, bool], dict[frozenset[tuple[int, State]], FusedChain]] = {}
@@ -109,18 +109,20 @@ def _cheapest(
         else:
             kinds.setdefault(chain.kind, {}).setdefault(frozenset(chain.operands), chain)
     for distinct in kinds.values():
-        if most is None:
+        if together is None:
             more += distinct.values()
             continue
         known: dict[frozenset[int], float] = {}
 
-        def whole(chain: FusedChain, known: dict[frozenset[int], float] = known) -> float:
+        def whole(
+            chain: FusedChain, known: dict[frozenset[int], float] = known, together: Together = together
+        ) -> float:
             classes = frozenset(eclass for eclass, _ in chain.operands)
             if classes not in known:
                 known[classes] = together(sorted(classes))
             return chain.price + known[classes]
 
-        more += sorted(distinct.values(), key=whole)[:most]
+        more += sorted(distinct.values(), key=whole)[:_MOST_CHAINS]
     return more
 
 

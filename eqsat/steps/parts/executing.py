@@ -25,11 +25,15 @@ _TICK = 0.2
 
 @dataclass
 class Attempted:
-    """A part that was tried: its outcome, None where it stays, how often it was tried, and why it stays."""
+    """A part that was tried: its outcome, None where it stays, how often it was tried, and why it stays.
+
+    `before` is why an earlier try came to nothing.
+    """
 
     outcome: PartOutcome | None = None
     tries: int = 0
     why: str = ""
+    before: str = ""
 
 
 @dataclass
@@ -126,7 +130,7 @@ class PartsAtOnce:
 
     def _start(self, number: int, task: PartTask, one: Attempted) -> None:
         one.tries += 1
-        one.why = ""
+        one.before, one.why = one.why, ""
         end = time.monotonic() + self.late * task.seconds + self.starting
         try:
             future = self._pool().submit(self.work, task)

@@ -185,6 +185,8 @@ class PartedRun:
         outcome, size = one.outcome, len(part.graph.nodes)
         name, why, graph = f"{kind}: {part.graph.name}", one.why, None
         costs = (0.0, 0.0)
+        if one.before:
+            self.log.warnings.append(f"{name} was tried again: {one.before}")
         if outcome is not None:
             costs, why = outcome.costs, outcome.failure
             self.enodes += outcome.enodes

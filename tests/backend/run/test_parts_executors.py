@@ -49,7 +49,8 @@ def test_a_worker_that_crashes_costs_one_try(tmp_path):
     found = PartsAtOnce(work, Deadline(60.0), 1).attempts(given, lambda done: None)
     assert [one.outcome is not None for one in found] == [True, True, False]
     assert found[0].outcome.found(small("good")).graph.nodes[0].op == "relu"
-    assert found[1].tries == 2
+    assert found[1].tries == 2 and found[1].before == "a process ended at work on it" and not found[1].why
+    assert found[2].before == found[2].why
     assert found[2].tries == 2 and found[2].why == "unexpected RuntimeError: not this one"
 
 
@@ -132,4 +133,6 @@ def test_a_cluster_that_loses_a_worker_optimises_all_parts():
     assert killed
     assert result.report.kept == "parts"
     assert all(not one.why for one in result.report.partition)
+    again = [warning for warning in result.report.warnings if "was tried again: " in warning]
+    assert len(again) == sum(one.tries > 1 for one in result.report.partition)
     assert [n.op for n in result.graph.nodes].count("relu") == 7
