@@ -16,7 +16,7 @@ from math import prod
 from eqsat.language.ops.einsum import explicit
 from eqsat.language.terms.pattern import App, Expression, Pattern, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.theories.identities import argument_of, ranks_of
+from eqsat.rewrites.theories.identities import argument_of, operands_of, ranks_of
 
 #: The first part of the names of such equations.
 CONTRACTION = "contraction"
@@ -215,7 +215,7 @@ def states_contraction(rule: Rule) -> bool:
     if sides is None:
         return False
     conditions = {condition.text for condition in rule.conditions}
-    finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
+    finite = operands_of("finite", conditions)
     try:
         left, right = (contraction_of(side, conditions) for side in sides)
     except UnreadError:

@@ -25,7 +25,7 @@ def states_identity(rule: Rule) -> bool:
         return False
     numbers = numbers_of(rule)
     conditions = {condition.text for condition in rule.conditions}
-    asked = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
+    asked = operands_of("finite", conditions)
     inverted = {argument_of(text, "invertible") for text in conditions}
     shapes = [f"shape({written(side)})" for side in sides]
     has_shape = shapes[0] == shapes[1] or " == ".join(shapes) in {ast.unparse(c.tree) for c in rule.conditions}
@@ -69,3 +69,12 @@ def ranks_of(conditions: Collection[str]) -> dict[str, int]:
 def argument_of(text: str, function: str) -> str:
     """The argument of a function in a condition that is nothing but its call, else nothing."""
     return text[len(function) + 1 : -1] if text.startswith(f"{function}(") and text.endswith(")") else ""
+
+
+def operands_of(function: str, conditions: Iterable[str]) -> set[str]:
+    """The operands of all conditions that are nothing but calls of a function.
+
+    >>> sorted(operands_of("finite", ["finite(x, y)", "finite(z)", "rank(x) == 2"]))
+    ['x', 'y', 'z']
+    """
+    return {name for text in conditions for name in argument_of(text, function).split(", ") if name}

@@ -27,7 +27,7 @@ from eqsat.language.terms.types import DType, TensorType
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.chosen import ChosenNodes
 from eqsat.rewrites.theories.functions import spelling
-from eqsat.rewrites.theories.identities import argument_of, numbers_of, ranks_of
+from eqsat.rewrites.theories.identities import numbers_of, operands_of, ranks_of
 from eqsat.rewrites.theories.spelled import IN_FLOAT32, SpelledReader, agree_beyond, evaluated, in_float64, real_numbers
 from eqsat.rewrites.theories.stating import stated, term_of
 from eqsat.system.deadline import check
@@ -176,7 +176,7 @@ def states_norm(rule: Rule) -> bool:
     conditions = {condition.text for condition in rule.conditions}
     numbers = {name: float(value) for name, value in numbers_of(rule).items()}
     shapes = _stated_shapes(conditions)
-    finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
+    finite = operands_of("finite", conditions)
     if not shapes.get("x"):
         return False
     axes = {one for side in sides for one in _reduced(side, len(shapes["x"]))}

@@ -16,7 +16,7 @@ from eqsat.rewrites.theories.attention.indices import (
     attention_indices,
 )
 from eqsat.rewrites.theories.contractions import Axis, UnreadError
-from eqsat.rewrites.theories.identities import argument_of, numbers_of
+from eqsat.rewrites.theories.identities import numbers_of, operands_of
 
 #: The distance between scales that is rounding: products of numbers in another order.
 _ROUNDING = 1e-14
@@ -60,7 +60,7 @@ def _may_say(left: SumOfProducts, right: SumOfProducts, conditions: set[str], in
     float, and runtimes take that for minus infinity.
     """
     (given,), (shares,) = ([one for one in side.factors if isinstance(one, Shares)] for side in (left, right))
-    finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
+    finite = operands_of("finite", conditions)
     products = [one for one in shares.summands if len(one.factors) > 1]
     scores = {leaf.name for one in products for leaf in one.factors if isinstance(leaf, IndexedOperand)}
     masks = [one.factors[0] for one in shares.summands if len(one.factors) == 1]

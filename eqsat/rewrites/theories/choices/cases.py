@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from eqsat.language.terms.pattern import App, Pattern, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.theories.identities import argument_of, stated_numbers, written
+from eqsat.rewrites.theories.identities import argument_of, operands_of, stated_numbers, written
 from eqsat.rewrites.theories.polynomials import Polynomial, added, number, variable
 
 #: The first part of the names of such equations.
@@ -31,7 +31,7 @@ def states_choice(rule: Rule) -> bool:
     if sides is None:
         return False
     conditions = {condition.text for condition in rule.conditions}
-    finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
+    finite = operands_of("finite", conditions)
     values: dict[str, _Element] = {name: number(value) for name, value in stated_numbers(conditions).items()}
     values |= {name: -math.inf for text in conditions if (name := argument_of(text, "is_minus_infinity"))}
     values |= {name: variable(name) for name in rule.tensors & finite - values.keys()}

@@ -18,7 +18,7 @@ from eqsat.language.terms.pattern import App, Expression, Pattern, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.attention.indices import AxisIndices
 from eqsat.rewrites.theories.contractions import Axis, UnreadError, matched, size_factors, stated_sizes
-from eqsat.rewrites.theories.identities import argument_of, ranks_of, stated_numbers
+from eqsat.rewrites.theories.identities import argument_of, operands_of, ranks_of, stated_numbers
 
 #: The first part of the names of such equations.
 LINEAR = "linear"
@@ -273,7 +273,7 @@ def states_combination(rule: Rule) -> bool:
     if sides is None:
         return False
     conditions = {condition.text for condition in rule.conditions}
-    finite = {name for text in conditions for name in argument_of(text, "finite").split(", ")}
+    finite = operands_of("finite", conditions)
     if not rule.tensors - stated_numbers(conditions).keys() <= finite:
         return False
     reader = CombinationReader.under(conditions)
