@@ -8,9 +8,9 @@ from typing import Any
 from eqsat.egraph.constructors import constructor_name, is_variadic, presence_name
 from eqsat.egraph.engine import Engine
 from eqsat.egraph.facts.ranges import check_size, evaluated, leaves_range
-from eqsat.egraph.nodes import EClass, ENode, Firing, RuleUnion, tensor_in
+from eqsat.egraph.nodes import EClass, ENode, ENodeTable, Firing, Member, RuleUnion, check_types, tensor_in
 from eqsat.egraph.view import TensorView
-from eqsat.errors import ShapeError, UnsoundRuleError
+from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import Attrs, Constant
@@ -51,14 +51,18 @@ class EGraph:
         self._classes: dict[int, EClass] = {}
         self._attr_ids: dict[tuple[str, Attrs], int] = {}
         self._attrs: list[tuple[str, Attrs]] = []
-        self._memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
+        #: The e-nodes as of when they were last brought in.
+        self.table = ENodeTable()
         self._values: dict[int, Any] = {}
         self._constant_ids: dict[bytes | int, int] = {}
         self._hidden: set[int] = set()
-        self._members: dict[tuple[int, str], list[tuple[int, tuple[int, ...], int]]] | None = None
         self._risen: set[int] = set()
         self._views: dict[int, TensorView] = {}
-        self._joined = False
+        #: What `facts_seen` says of each leader, below zero where it was not asked since the class changed.
+        self.alike: list[int] = []
+        self._alike: dict[tuple[object, ...], int] = {}
+        #: What conditions that read tensors alone said, by their text, of classes by what is seen of them.
+        self.answers: dict[str, dict[Any, str]] = {}
         self._brought: list[list[int]] | None = None
         #: The operands of one e-node of a class that are all less deep than it, as long as they are known to be.
         self.shallower: dict[int, tuple[int, ...]] = {}
@@ -84,7 +88,7 @@ class EGraph:
         """
         children = tuple(self.find(k) for k in operands)
         key = (op, self.attr_id(op, attrs), children)
-        known = self._memo.get(key)
+        known = self.table.get(key)
         if known is not None:
             self.steps[known] = min(self.steps[known], steps)
             return known
@@ -92,11 +96,11 @@ class EGraph:
             types = spec(op).result_types(self._tensors(children, op), attrs)
             check_size([self.type(k) for k in children], types, op)
             self._check_range(op, attrs, children, types)
-        number = len(self.nodes)
+        number = self.table.add(key)
         self.nodes.append(ENode(op, attrs, children, tuple(types)))
         self.steps.append(steps)
         self._leader.append(number)
-        self._memo[key] = number
+        self.alike.append(-1)
         self._classes[number] = self._facts(number, generation)
         packed = len(children) > WIDE
         name = f"packed_{op}" if packed else constructor_name(op, len(children))
@@ -137,7 +141,7 @@ class EGraph:
         a, b = self.find(left), self.find(right)
         if a == b:
             return False
-        self._check_types(self._classes[a].type, self._classes[b].type, rule)
+        check_types(self._classes[a].type, self._classes[b].type, rule)
         self.applications.append(RuleUnion(rule, left, right, firing, root))
         self.engine.union(left, right)
         self._join(a, b)
@@ -157,7 +161,7 @@ class EGraph:
                 self._join(self.find(first), self.find(other))
         self._brought = classes
         leaders = [self.find(members[0]) for members in classes] if matches else []
-        self._rehash()
+        self.table.rebuild(self.find, lambda leader: self._classes[leader].members)
         self._spread_facts()
         widths = dict(relations)
         return {
@@ -183,13 +187,23 @@ class EGraph:
         """The type of the class of an e-node."""
         return self._classes[self.find(number)].type
 
+    def facts_seen(self, number: int) -> int:
+        """A number for all that conditions see of a class; equal for classes that they cannot tell apart."""
+        leader = self.find(number)
+        if self.alike[leader] < 0:
+            facts = self._classes[leader]
+            # Conditions read the elements of constants, which are not compared here: each is like itself alone.
+            seen = (facts.type, facts.finite) if not facts.constant else (facts.type, facts.finite, object())
+            self.alike[leader] = self._alike.setdefault(seen, len(self._alike))
+        return self.alike[leader]
+
     def leaders(self) -> list[int]:
         """One number for each e-class, in order."""
         return sorted(self._classes)
 
     def lookup(self, op: str, attr_id: int, operands: Sequence[int]) -> int | None:
         """The e-node with this operator, attributes and operand classes, if there is one."""
-        return self._memo.get((op, attr_id, tuple(self.find(k) for k in operands)))
+        return self.table.get((op, attr_id, tuple(self.find(k) for k in operands)))
 
     def representative(self, number: int) -> int:
         """The e-node that stands for an e-node and for all that are congruent to it."""
@@ -199,15 +213,7 @@ class EGraph:
 
     def distinct(self) -> list[tuple[str, int, tuple[int, ...], int]]:
         """Each distinct e-node once: operator, attributes, operand classes, number; in the order they were made."""
-        return sorted(((*key, number) for key, number in self._memo.items()), key=lambda enode: enode[3])
-
-    def members(self, leader: int, op: str) -> list[tuple[int, tuple[int, ...], int]]:
-        """Attributes, operands and number of a class's e-nodes with this operator, as of when it was last rebuilt."""
-        if self._members is None:
-            self._members = {}
-            for (name, attr_id, operands), number in self._memo.items():
-                self._members.setdefault((self.find(number), name), []).append((attr_id, operands, number))
-        return self._members.get((leader, op), [])
+        return self.table.distinct()
 
     def attr_id(self, op: str, attrs: Attrs) -> int:
         """The number that stands for an operator with a set of attributes."""
@@ -239,7 +245,7 @@ class EGraph:
 
     def size(self) -> tuple[int, int]:
         """The number of distinct e-nodes and of e-classes."""
-        return len(self._memo), len(self._classes)
+        return len(self.table), len(self._classes)
 
     def view(self, number: int) -> TensorView:
         """The class of an e-node as conditions see it."""
@@ -299,7 +305,8 @@ class EGraph:
         if a == b:
             return
         keep, drop = min(a, b), max(a, b)
-        self._leader[drop], self._joined = keep, True
+        self._leader[drop] = keep
+        self.table.join(keep, drop)
         self.shallower.pop(keep, None)
         self.shallower.pop(drop, None)
         one, two = self._classes[keep], self._classes.pop(drop)
@@ -310,34 +317,15 @@ class EGraph:
         one.finite |= two.finite
         one.generation = min(one.generation, two.generation)
         one.depth = min(one.depth, two.depth)
+        self.alike[keep] = self.alike[drop] = -1
         one.values += [v for v in two.values if v not in one.values]
         self._values.pop(keep, None)
         self._values.pop(drop, None)
 
-    def _rehash(self) -> None:
-        """Keys every e-node by the leaders of its operands; of congruent e-nodes the first stands for all."""
-        self._members = None
-        if not self._joined:
-            return
-        self._joined = False
-        memo: dict[tuple[str, int, tuple[int, ...]], int] = {}
-        find = self.find
-        for (op, attr_id, operands), number in self._memo.items():
-            key = (op, attr_id, tuple(find(k) for k in operands))
-            known = memo.get(key)
-            memo[key] = number if known is None else min(known, number)
-        self._memo = memo
-
     def _spread_facts(self) -> None:
         """Bring what an equality told of a class to the classes that are computed from it."""
-        if not self._risen:
-            return
-        readers: dict[int, list[int]] = {}
-        for (_, _, operands), number in self._memo.items():
-            for operand in operands:
-                readers.setdefault(operand, []).append(number)
         while self._risen:
-            for number in readers.get(self.find(self._risen.pop()), ()):
+            for number in self.table.readers(self.find(self._risen.pop())):
                 known = self.eclass(number)
                 if known.finite and known.constant:
                     continue
@@ -345,8 +333,10 @@ class EGraph:
                 if told.finite > known.finite or told.constant > known.constant:
                     known.finite |= told.finite
                     known.constant |= told.constant
-                    self._values.pop(self.find(number), None)
-                    self._risen.add(self.find(number))
+                    leader = self.find(number)
+                    self.alike[leader] = -1
+                    self._values.pop(leader, None)
+                    self._risen.add(leader)
 
     def _check_range(self, op: str, attrs: Attrs, operands: Sequence[int], types: Sequence[ValueType]) -> None:
         """Refuse a small constant outside its type's range, as rules over the real numbers make them."""
@@ -368,19 +358,6 @@ class EGraph:
     def _is_small(self, types: Sequence[ValueType]) -> bool:
         type = types[0]
         return len(types) == 1 and isinstance(type, TensorType) and type.is_static and type.elements({}) <= SMALL
-
-    def _check_types(self, a: ValueType, b: ValueType, rule: str) -> None:
-        if a == b:
-            return
-        tensors = isinstance(a, TensorType) and isinstance(b, TensorType) and a.dtype == b.dtype
-        if tensors and not (a.is_static and b.is_static):  # type: ignore[union-attr]
-            raise ShapeError(f"{a} and {b} are not provably one type", where=f"rule {rule}")
-        raise UnsoundRuleError(
-            f"rule {rule} made {a} equal to {b}",
-            expected="two tensors of one type",
-            remedy="leave the rule out with rules=… and report it: its conditions are too weak",
-            rules=(rule,),
-        )
 
     def _evaluate(self, leader: int) -> Any | None:
         facts = self._classes[leader]

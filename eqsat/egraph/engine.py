@@ -14,11 +14,16 @@ from typing import Any
 
 from eqsat.errors import EqsatError, UsageError
 from eqsat.system.deadline import check
+from eqsat.system.files import lent
 
-#: Text handed to egglog at once; parsing is quadratic in its length.
-_CHUNK = 25
+#: Rows of one table handed to egglog between two looks at the deadline, and the fewest that are worth a file.
+_CHUNK, _FEW = 1024, 4
+#: Commands handed to egglog at once; parsing is quadratic in the length of a text.
+_AT_ONCE = 25
 #: The sort of tensors.
 _SORT = "T"
+#: The ruleset that makes e-nodes, marks and equalities of the rows handed over, and the table of equalities.
+_WRITE, _EQUAL = "write", "equal"
 
 
 @cache
@@ -91,20 +96,19 @@ class Engine:
         os.environ.setdefault("RAYON_NUM_THREADS", "1")
         self._egraph: Any = _bindings().EGraph()
         _ENGINES.add(self)
-        self._pending: list[str] = []
+        self._rows: dict[str, list[tuple[int, ...]]] = {}
         self._pairs: dict[tuple[int, int], int] = {}
         self._declared: set[str] = set()
-        self._equal = False
+        self._is_written = True
         self._known: tuple[dict[Any, int], list[list[int]]] | None = None
-        self._run(
-            f"(sort {_SORT})\n(function node (i64) {_SORT} :merge old)\n"
-            "(ruleset unite)\n(relation equal (i64 i64))\n"
-            "(rule ((equal i j) (= x (node i)) (= y (node j))) ((union x y) (delete (equal i j))) :ruleset unite)"
-        )
+        self._run(f"(sort {_SORT})\n(constructor node (i64) {_SORT})\n(ruleset {_WRITE})")
+        self._table(_EQUAL, 2, "(union (node n0) (node n1))")
 
     def constructor(self, name: str, arity: int) -> None:
         """Declare an operator of `arity` operands; its attributes are one number."""
-        self._declare(name, f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})")
+        if self._declare(name, f"(constructor {name} (i64{f' {_SORT}' * arity}) {_SORT})"):
+            operands = "".join(f" (node n{i})" for i in range(2, arity + 2))
+            self._table(f"new-{name}", arity + 2, f"(union (node n0) ({name} n1{operands}))")
 
     def packed(self, name: str) -> None:
         """Declare an operator of one operand that stands for many; see `insert`."""
@@ -113,13 +117,28 @@ class Engine:
 
     def presence(self, name: str) -> None:
         """Declare a relation over classes, for `mark`."""
-        self._declare(name, f"(relation {name} ({_SORT}))")
+        if self._declare(name, f"(relation {name} ({_SORT}))"):
+            self._table(f"new-{name}", 1, f"({name} (node n0))")
 
-    def _declare(self, name: str, program: str) -> None:
-        """Run a declaration, once."""
-        if name not in self._declared:
+    def _declare(self, name: str, program: str) -> bool:
+        """Run a declaration, once; True the first time."""
+        is_new = name not in self._declared
+        if is_new:
             self._declared.add(name)
             self._run(program)
+        return is_new
+
+    def _table(self, name: str, numbers: int, action: str) -> None:
+        """Declare a table of rows of numbers n0, n1, …; each becomes an action, and is forgotten.
+
+        A command for each row would cost egglog ten times as much. The action names e-nodes by `node`, so that the
+        order of rows does not matter: egglog makes one of what has the same name.
+        """
+        row = f"({name} {' '.join(f'n{i}' for i in range(numbers))})"
+        self._run(
+            f"(relation {name} ({' '.join(['i64'] * numbers)}))\n"
+            f'(rule ({row}) ({action} (delete {row})) :ruleset {_WRITE} :name "{name}")'
+        )
 
     def ruleset(self, name: str) -> None:
         """Declare a set of queries that run together."""
@@ -157,36 +176,50 @@ class Engine:
         return known
 
     def _set(self, number: int, name: str, attrs: int, operands: Sequence[int]) -> None:
-        terms = "".join(f" (node {k})" for k in operands)
-        self._pending.append(f"(set (node {number}) ({name} {attrs}{terms}))")
+        self._add(f"new-{name}", (number, attrs, *operands))
 
     def mark(self, name: str, number: int) -> None:
         """Record the class of an e-node in a relation."""
-        self._pending.append(f"({name} (node {number}))")
+        self._add(f"new-{name}", (number,))
 
     def union(self, a: int, b: int) -> None:
         """State that two e-nodes are equal; all such take effect at once, since congruence is restored each time."""
-        self._pending.append(f"(equal {a} {b})")
-        self._equal = True
+        self._add(_EQUAL, (a, b))
+
+    def _add(self, table: str, row: tuple[int, ...]) -> None:
+        self._rows.setdefault(table, []).append(row)
 
     def flush(self) -> None:
         """Hand over all that was written since the last time; egglog restores congruence.
 
         TimeUp where the deadline is over before all is handed over; the rest is, when this is called again.
         """
-        done = 0
-        if self._pending or self._equal:
-            self._known = None
-        try:
-            while done < len(self._pending):
-                check(0)
-                self._run("\n".join(self._pending[done : done + _CHUNK]))
-                done += _CHUNK
-        finally:
-            del self._pending[:done]
-        if self._equal:
-            self._equal = False
-            self._run("(run-schedule (run unite))")
+        if not self._rows and self._is_written:
+            return
+        self._known, self._is_written = None, False
+        while self._rows:
+            check(0)
+            table, rows = next(iter(self._rows.items()))
+            self._hand_over(table, rows[:_CHUNK])
+            del rows[:_CHUNK]
+            if not rows:
+                del self._rows[table]
+        self._run(f"(run-schedule (run {_WRITE}))")
+        self._is_written = True
+
+    def _hand_over(self, table: str, rows: Sequence[tuple[int, ...]]) -> None:
+        """Put rows into a table, as commands where they are few or no file can be written, else from a file."""
+        if len(rows) >= _FEW:
+            try:
+                with lent("".join("\t".join(map(str, row)) + "\n" for row in rows)) as path:
+                    command = _bindings().Input(_bindings().PanicSpan(), table, str(path))
+                    self._guarded(lambda: self._egraph.run_program(command))
+                return
+            except OSError:
+                pass  # nowhere to write: commands do the same, in more time
+        for first in range(0, len(rows), _AT_ONCE):
+            some = rows[first : first + _AT_ONCE]
+            self._run("\n".join(f"({table} {' '.join(map(str, row))})" for row in some))
 
     def match(self, ruleset: str) -> None:
         """Run the queries of a ruleset once, on what is new since they ran before.

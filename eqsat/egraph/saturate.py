@@ -12,7 +12,7 @@ from dataclasses import replace
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.fire import fire
 from eqsat.egraph.matching.match import Binder, Match
-from eqsat.egraph.matching.query import ListedRewrites, Query, Rewrite, RewriteSource, compile_query
+from eqsat.egraph.matching.query import ListedRewrites, Query, Rewrite, RewriteSource, Row, compile_query
 from eqsat.egraph.matching.siblings import groups
 from eqsat.egraph.matching.work import QueryWork, Relation
 from eqsat.egraph.saturation import Limits, Saturation, SaturationStep
@@ -147,7 +147,7 @@ class Saturator:
                 for match in matches:
                     self._check()
                     now.matched[match.rule.name] += 1
-                    steps = max(match.steps(self.egraph) + 1, self.limits.radius - 1)
+                    steps = max(match.steps() + 1, self.limits.radius - 1)
                     if fire(self.egraph, match, self.report, steps=steps):
                         now.changed = True
                         now.fired[match.rule.name] += 1
@@ -319,16 +319,27 @@ class Saturator:
                         outside = QueryWork(query, binder, [], revisit=False, stage="bind")
                         self._outside.setdefault(query.name, outside).rows.append(row)
                     continue
-                bound = binder.bind(row, work.enodes)
-                if query.sites:
-                    bound = [match for match in bound if not self._is_seen(query, _identity(match))]
-                work.matches += bound
+                work.matches += self._found(work, row)
             work.done += len(rows)
         if isinstance(query.rule.left, Siblings) and work.matches:
             siblings = self._siblings.setdefault(query.name, [])
             siblings += work.matches  # a sibling that appears late joins the ones found before
             joined = groups(self.egraph, query.rule.left, siblings, self.limits.generations)
             work.matches = [group for group in joined if not self._is_seen(query, group.roots)]
+
+    def _found(self, work: QueryWork, row: Row) -> list[Match]:
+        """The new matches of a row; what conditions refuse is reported at once, but for siblings, asked in groups."""
+        query, binder = work.query, work.binder
+        if query.sites:
+            bound = [] if binder.is_unchanged(row) else binder.bind_each(row, work.enodes)
+            return [match for match in bound if not self._is_seen(query, match.identity)]
+        if isinstance(query.rule.left, Siblings):
+            return binder.bind_each(row, work.enodes)
+        found = binder.bind(row, work.enodes)
+        if isinstance(found, str):
+            self._now.matched[query.name] += 1
+            self.report.refused[query.name, found] += 1
+        return [found] if isinstance(found, Match) else []
 
     def _kept_rows(self, query: Query, rows: list[tuple[int, ...]], revisit: bool) -> list[tuple[int, ...]]:
         """The new rows of a query, or all so far."""
@@ -352,7 +363,7 @@ class Saturator:
         rule, egraph = match.rule, self.egraph
         if rule.phase != "simplify" and all(egraph.eclass(r).constant for r in match.roots):
             return False  # however it is written, it costs nothing when the program runs
-        generation, steps = 0, match.steps(egraph) + (rule.phase != "simplify")
+        generation, steps = 0, match.steps() + (rule.phase != "simplify")
         if steps > self.limits.radius:
             self.report.refused[rule.name, FAR] += 1
             if self._kept < _KEPT:
@@ -384,8 +395,3 @@ class Saturator:
             raise _Stopped(self._late)
         if self.should_stop is not None and self.should_stop():
             raise _Stopped("interrupted")
-
-
-def _identity(match: Match) -> tuple[object, ...]:
-    """A key that distinguishes matches of one row."""
-    return match.roots, tuple(sorted(match.classes.items())), tuple(sorted(match.bindings.attrs.items()))

@@ -47,6 +47,28 @@ def staged(target: Path, suffix: str = "") -> Iterator[tuple[BinaryIO, Path]]:
 
 
 @contextmanager
+def lent(text: str) -> Iterator[Path]:
+    """A path under which this process can read a text, for libraries that read files alone; OSError where it has none.
+
+    The file is one of memory where the system has them, else a temporary one.
+    """
+    if hasattr(os, "memfd_create"):
+        handle = os.memfd_create("eqsat")
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", closefd=False) as file:
+                file.write(text)
+            if (path := Path(f"/proc/self/fd/{handle}")).exists():
+                yield path
+                return
+        finally:
+            os.close(handle)
+    with tempfile.TemporaryDirectory(prefix="eqsat-") as folder:
+        path = Path(folder) / "lent"
+        path.write_text(text, encoding="utf-8")
+        yield path
+
+
+@contextmanager
 def whole(target: Path) -> Iterator[BinaryIO]:
     """A file to write that takes the place of a target once it is whole; OSError leaves the target as it was."""
     with staged(target) as (file, path):

@@ -73,7 +73,11 @@ class RightSideBuilder:
 
     def apply(self, app: App, operands: Sequence[int], scope: _BoundScope) -> int:
         """The e-node of an operator."""
-        attrs = spec(app.op).complete(self.rule.attributes(app, scope.bindings))
+        is_whole = bool(app.fields) and scope is self._scope  # inside a loop, bindings are those of an element
+        known = self.match.right_attrs if is_whole else {}
+        attrs = known.get(id(app))
+        if attrs is None:
+            attrs = known[id(app)] = spec(app.op).complete(self.rule.attributes(app, scope.bindings))
         return self.egraph.add(app.op, attrs, operands, generation=self.generation, steps=self.steps)
 
 

@@ -17,12 +17,12 @@ def fire(egraph: EGraph, match: Match, report: Saturation, generation: int = 0, 
     """
     rule, first = match.rule, len(egraph.nodes)
     try:
-        reason = rule.refused(match.bindings)
-        if reason is not None:
-            report.refused[rule.name, reason] += 1
+        refused = match.refused()
+        if refused is not None:
+            report.refused[rule.name, refused] += 1
             return False
         equations = RightSideBuilder(egraph, match, generation, steps).equations()
-        firing = Firing(rule, match.classes, match.bindings.attrs)
+        firing = Firing(rule, match.classes, match.attrs)
         changed = [egraph.union(e, r, rule.name, firing, i) for i, e, r in equations]
     except ShapeError as error:
         report.refused[rule.name, error.what] += 1

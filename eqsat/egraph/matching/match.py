@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.matching.conditions import ConditionAnswers
 from eqsat.egraph.matching.query import Occurrence, Query, Rewrite, Row, VariadicSite
 from eqsat.errors import ShapeError
 from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
-from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Spread, Var, roots_of
+from eqsat.language.terms.pattern import ABSENT, App, Bindings, Expression, Siblings, Spread, Var, roots_of
 
 #: Largest number of bindings of one row that are followed, and of forms of one operand of a spread.
 MOST_BINDINGS, MOST_FORMS = 16, 64
@@ -20,18 +21,53 @@ MOST_BINDINGS, MOST_FORMS = 16, 64
 
 @dataclass(slots=True)
 class Match:
-    """One row of a query, bound: the classes of its roots, the e-nodes they were matched in, and all that it `uses`."""
+    """One row of a query, bound: the classes of its roots, the e-nodes they were matched in, and all that it `uses`.
 
+    `conditions` has what the rule's conditions said of other matches, and `asked` stands for the attributes; without
+    it, the rule is asked anew.
+    """
+
+    egraph: EGraph
     rule: Rewrite
     roots: tuple[int, ...]
     enodes: tuple[int, ...]
-    bindings: Bindings
     classes: dict[str, Any]
+    attrs: Mapping[str, Any] = field(default_factory=dict)
     uses: tuple[int, ...] = ()
+    asked: Row = ()
+    conditions: ConditionAnswers | None = None
+    _bindings: Bindings | None = None
 
-    def steps(self, egraph: EGraph) -> int:
+    @property
+    def bindings(self) -> Bindings:
+        """The classes and attributes as rules see them."""
+        if self._bindings is None:
+            self._bindings = bindings_of(self.egraph, self.classes, self.attrs)
+        return self._bindings
+
+    @property
+    def right_attrs(self) -> dict[int, Attrs]:
+        """The attributes of the right side that matches of the same facts have made already."""
+        return {} if self.conditions is None else self.conditions.right(self.asked, tuple(self.classes.values()))
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """A key that distinguishes matches of one rule."""
+        classes, attrs = sorted(self.classes.items()), sorted(self.attrs.items())
+        return (self.roots, *[bound for _, bound in classes], *[value for _, value in attrs])
+
+    def steps(self) -> int:
         """The number of firings that led to the e-node among those it uses that is farthest from where they count."""
-        return max((egraph.steps[n] for n in self.uses), default=0)
+        steps = self.egraph.steps
+        return max([steps[n] for n in self.uses], default=0)
+
+    def refused(self) -> str | None:
+        """Why the rule does not fire here; None where all conditions hold."""
+        if self.conditions is None:
+            return self.rule.refused(self.bindings)
+        seen = self.conditions.seen(tuple(self.classes.values()))
+        known = self.conditions.known(self.asked, seen)
+        return (self.conditions.refused(self.asked, seen, self.bindings) if known is None else known) or None
 
 
 @dataclass(slots=True)
@@ -62,48 +98,99 @@ class Binder:
         self._cache: dict[tuple[int, int], dict[str, Any] | None] = {}
         self._computed: dict[int, tuple[str, ...]] = {}
         self._stated: dict[Row, _Form | None] = {}
+        self._conditions = ConditionAnswers(egraph, query)
+        #: When the matches of a row were looked for last, and the classes whose e-nodes were looked at.
+        self._read: dict[Row, tuple[int, ...]] = {}
+        self._reading: dict[int, None] = {}
         #: Where the operators of the roots stand among those of the query; variadic ones are found for each match.
         places = {o.root: place for place, o in enumerate(query.occurrences)}
         self._roots = tuple(places[root] for root in query.roots) if not query.sites else ()
         self._variables = tuple(query.variables.items())
+        self._columns = tuple(query.variables.values())
 
-    def bind(self, row: Row, known: dict[Row, tuple[int, ...]] | None = None) -> list[Match]:
-        """The matches of a row; none where attributes do not fit the pattern.
+    def bind(self, row: Row, known: dict[Row, tuple[int, ...]]) -> Match | str | None:
+        """The match of a row of a query without variadic operators, or why its rule is refused; None where it fits not.
 
         `known` has the e-nodes of rows, for all queries that read the same columns, and takes those of this one.
         """
+        attributes, conditions = row[self.query.width :], self._conditions
+        stated = self._stated_by(attributes)
+        classes = [row[column] for column in self._columns]
+        if stated is None or self.egraph.nothing in classes:
+            return None  # a variable stands for a tensor
+        seen = conditions.seen(classes)
+        refused = None if stated.checks else conditions.known(attributes, seen)
+        if refused:
+            return refused
+        match = self._plain(row, known)
+        if match is not None and refused is None:
+            refused = conditions.refused(attributes, seen, match.bindings)
+        return refused or match
+
+    def bind_each(self, row: Row, known: dict[Row, tuple[int, ...]]) -> list[Match]:
+        """The matches of a row, whatever conditions say; none where attributes do not fit the pattern."""
         query, egraph = self.query, self.egraph
-        attributes = row[query.width :]
-        if attributes not in self._stated:
-            self._stated[attributes] = self._all_stated(attributes)
-        stated = self._stated[attributes]
+        if not query.sites:
+            match = self._plain(row, known)
+            return [] if match is None else [match]
+        stated = self._stated_by(row[query.width :])
         if stated is None:
             return []
         classes = {name: row[column] for name, column in self._variables}
         if egraph.nothing in classes.values():
             return []  # a variable stands for a tensor
-        uses = None if known is None else known.get(row)
-        if uses is None:
-            uses = tuple([self._enode(o, row) for o in query.occurrences])
-            if known is not None:
-                known[row] = uses
+        uses = self._uses(row, known)
         roots = tuple([row[c] for c in query.roots])
-        if not query.sites:
-            bindings = Bindings({name: egraph.view(c) for name, c in classes.items()}, dict(stated.attrs))
-            if stated.checks and not all(self._agrees(app, attrs, bindings) for app, attrs in stated.checks):
-                return []
-            return [Match(query.rule, roots, tuple([uses[place] for place in self._roots]), bindings, classes, uses)]
         numbers = {o.root: number for o, number in zip(query.occurrences, uses, strict=True)}
+        self._reading = {}
         forms = [(_Form(classes, stated.attrs, stated.checks, uses), numbers)]
         for site in query.sites:
             forms = list(self._sited(site, row[site.column], forms))[:MOST_BINDINGS]
         matches = []
         for form, enodes in forms:
-            bindings = bindings_of(egraph, form.classes, form.attrs)
-            if not form.checks or all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
-                matched = tuple([enodes[r] for r in query.roots])
-                matches.append(Match(query.rule, roots, matched, bindings, form.classes, form.uses))
+            matched = tuple([enodes[r] for r in query.roots])
+            match = Match(egraph, query.rule, roots, matched, form.classes, form.attrs, form.uses)
+            if not form.checks or all(self._agrees(app, attrs, match.bindings) for app, attrs in form.checks):
+                matches.append(match)
+        if not any(self._computed.values()):  # else it depends on facts too
+            self._read[row] = (egraph.table.age, *self._reading)
         return matches
+
+    def is_unchanged(self, row: Row) -> bool:
+        """True if all that a row's matches were found in is as it was when they were looked for last."""
+        age, *leaders = self._read.get(row, (-1,))
+        is_older = self.egraph.table.is_older
+        return age >= 0 and all(is_older(leader, age) for leader in leaders)
+
+    def _plain(self, row: Row, known: dict[Row, tuple[int, ...]]) -> Match | None:
+        """The match of a row of a query without variadic operators."""
+        query, attributes = self.query, row[self.query.width :]
+        stated = self._stated_by(attributes)
+        if stated is None:
+            return None
+        classes = {name: row[column] for name, column in self._variables}
+        if self.egraph.nothing in classes.values():
+            return None  # a variable stands for a tensor
+        uses = self._uses(row, known)
+        roots, enodes = tuple([row[c] for c in query.roots]), tuple([uses[place] for place in self._roots])
+        kept = None if isinstance(query.rule.left, Siblings) else self._conditions
+        match = Match(self.egraph, query.rule, roots, enodes, classes, stated.attrs, uses, attributes, kept)
+        if stated.checks and not all(self._agrees(app, attrs, match.bindings) for app, attrs in stated.checks):
+            return None
+        return match
+
+    def _uses(self, row: Row, known: dict[Row, tuple[int, ...]]) -> tuple[int, ...]:
+        """The e-nodes of a row's operators."""
+        uses = known.get(row)
+        if uses is None:
+            uses = known[row] = tuple([self._enode(o, row) for o in self.query.occurrences])
+        return uses
+
+    def _stated_by(self, attributes: Row) -> _Form | None:
+        """The bindings by the attributes of all operators of a row; None where they do not fit."""
+        if attributes not in self._stated:
+            self._stated[attributes] = self._all_stated(attributes)
+        return self._stated[attributes]
 
     def _all_stated(self, attributes: Row) -> _Form | None:
         """The bindings by the attributes of all operators of a row; None where they do not fit."""
@@ -123,9 +210,9 @@ class Binder:
         for form in self._forms(root, leader, _Form()):
             if egraph.nothing in form.classes.values():
                 continue
-            bindings = bindings_of(egraph, form.classes, form.attrs)
-            if all(self._agrees(app, attrs, bindings) for app, attrs in form.checks):
-                yield Match(self.query.rule, (leader,), (form.number,), bindings, form.classes, form.uses)
+            match = Match(egraph, self.query.rule, (leader,), (form.number,), form.classes, form.attrs, form.uses)
+            if all(self._agrees(app, attrs, match.bindings) for app, attrs in form.checks):
+                yield match
 
     def _sited(
         self, site: VariadicSite, leader: int, forms: list[tuple[_Form, dict[int, int]]]
@@ -165,7 +252,8 @@ class Binder:
     def _forms(self, app: App, leader: int, known: _Form) -> list[_Form]:
         """The matches of an operator of patterns with a class, given the bindings so far."""
         forms: list[_Form] = []
-        for attr_id, operands, number in self.egraph.members(leader, app.op):
+        self._reading[leader] = None
+        for attr_id, operands, number in self.egraph.table.members(leader, app.op):
             start = self._attributes(app, attr_id)
             if start is None:
                 continue

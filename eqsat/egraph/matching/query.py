@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from eqsat.egraph.constructors import constructor_name, presence_name
-from eqsat.language.terms.pattern import App, Bindings, Left, Pattern, Spread, roots_of
+from eqsat.language.terms.pattern import App, Bindings, Expression, Left, Pattern, Spread, roots_of
 
 Row: TypeAlias = tuple[int, ...]
 """A row of a query: columns of classes, then of attributes."""
@@ -40,10 +40,20 @@ class Rewrite(Protocol):
     def right(self) -> tuple[Pattern, ...]:
         """The term that each matched root is equal to."""
 
+    @property
+    def conditions(self) -> tuple[Expression, ...]:
+        """The conditions under which it fires."""
+
+    def reads(self, condition: Expression) -> tuple[str, ...]:
+        """The names that a condition reads, in order."""
+
+    def refused_by(self, condition: Expression, bindings: Bindings) -> str | None:
+        """Why a condition does not hold, or None."""
+
     def refused(self, bindings: Bindings) -> str | None:
         """Why the conditions do not hold, or None."""
 
-    def attributes(self, app: App, bindings: Bindings) -> dict[str, Any]:
+    def attributes(self, app: App, bindings: Bindings) -> Mapping[str, Any]:
         """The attributes a pattern states, evaluated."""
 
     def window(self, spread: Spread, bindings: Bindings) -> range:

@@ -10,7 +10,7 @@ from eqsat.egraph.matching.independence import ranks
 from eqsat.egraph.matching.match import Match
 from eqsat.errors import ShapeError
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Bindings, Siblings, TensorType
+from eqsat.language.terms import Siblings, TensorType
 
 
 def groups(egraph: EGraph, left: Siblings, matches: Sequence[Match], generations: int) -> Iterator[Match]:
@@ -31,7 +31,7 @@ def groups(egraph: EGraph, left: Siblings, matches: Sequence[Match], generations
         if egraph.eclass(root).generation >= generations:
             continue
         shared = [(n, egraph.find(c)) for n, c in sorted(match.classes.items()) if n not in members]
-        attrs = [(n, a) for n, a in sorted(match.bindings.attrs.items()) if n not in members]
+        attrs = [(n, a) for n, a in sorted(match.attrs.items()) if n not in members]
         buckets.setdefault((tuple(shared), tuple(attrs)), {}).setdefault(root, match)
     for bucket in buckets.values():
         single = _single(egraph, bucket, members)
@@ -108,10 +108,11 @@ def _joined(left: Siblings, group: Sequence[Match]) -> Match:
         }
 
     return Match(
+        first.egraph,
         rule=first.rule,
         roots=tuple(m.roots[0] for m in group),
         enodes=tuple(m.enodes[0] for m in group),
-        bindings=Bindings(joined([m.bindings.tensors for m in group]), joined([m.bindings.attrs for m in group])),
         classes=joined([m.classes for m in group]),
+        attrs=joined([m.attrs for m in group]),
         uses=tuple(n for m in group for n in m.uses),
     )

