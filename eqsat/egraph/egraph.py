@@ -8,7 +8,7 @@ from typing import Any
 from eqsat.egraph.constructors import constructor_name, is_variadic, presence_name
 from eqsat.egraph.engine import Engine
 from eqsat.egraph.facts.ranges import check_size, evaluated, leaves_range
-from eqsat.egraph.nodes import EClass, ENode, ENodeTable, Firing, Member, RuleUnion, check_types, tensor_in
+from eqsat.egraph.nodes import EClass, ENode, ENodeTable, Firing, RuleUnion, check_types, tensor_in
 from eqsat.egraph.view import TensorView
 from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import Floats

@@ -61,6 +61,10 @@ class Device:
     packings: tuple[str, ...] = ()
     runtime: str = ""
 
+    def __hash__(self) -> int:
+        """By name and kind alone, since a hash of figures would need them to be hashable; all are compared."""
+        return hash((self.name, self.kind, self.source))
+
     def peak(self, dtype: str) -> float:
         """Arithmetic operations a second on elements of this type; those of float32 where nothing is known."""
         return self.flops.get(dtype, self.flops["float32"])

@@ -44,7 +44,7 @@ def validate(device: Device, entries: Mapping[str, Entry], parts: int = 5, seed:
         raise UsageError(f"folds = {parts}", expected="2 folds or more")
     if seed < 0:
         raise UsageError(f"seed = {seed}", expected="a seed of 0 or more")
-    samples = samples_of(entries)
+    samples = samples_of((text, entry.seconds) for text, entry in entries.items())
     if sum(map(len, samples.values())) < parts:
         raise CostError(
             f"{len(entries)} entries in this environment, too few to hold some back",
