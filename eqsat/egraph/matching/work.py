@@ -15,8 +15,8 @@ from eqsat.egraph.matching.query import Query, Row
 class Relation:
     """One egglog query and the left sides that it serves, by the operators they want; `seen` are the rows it had.
 
-    Rows are kept by their hashes, which take a fourth of the memory. Of a million rows, two have one hash by a chance of
-    one in 10**7 or so; a row taken for another is a match lost, and no fault.
+    Rows are kept by their hashes, which take a fourth of the memory. Of a million rows, two have one hash by a chance
+    of one in 10**7 or so; a row taken for another is a match lost, and no fault.
     """
 
     name: str
