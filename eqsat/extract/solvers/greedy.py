@@ -1,4 +1,9 @@
-"""Greedy extraction: bottom-up by tree cost, and bottom-up by DAG cost with shared parts counted once."""
+"""Greedy extraction: bottom-up by tree cost, and bottom-up by DAG cost with shared parts counted once.
+
+Neither sees what pays only if several goals choose it: each slice of a merged product costs more than a product of its
+own. So the second is also made under costs divided by a power of the number of goals that could read what they pay for,
+and the choice that costs least is kept.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ import dataclasses
 import heapq
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -15,6 +20,9 @@ from eqsat.extract.problem.program import Choice, ExtractionProgram, cheapest_tr
 from eqsat.extract.problem.solution import Solution, decode
 from eqsat.extract.solvers.bounds import tree_bound
 from eqsat.system.deadline import check
+
+#: The powers of the number of readers by which costs are divided.
+_SHARED = (0.5, 0.75, 1.0)
 
 
 def tree_greedy(problem: Problem) -> Solution:
@@ -31,9 +39,9 @@ def dag_greedy(problem: Problem) -> Solution:
 
 
 def greedy(problem: Problem) -> Solution:
-    """The cheaper of tree_greedy and dag_greedy."""
+    """The cheapest of tree_greedy, dag_greedy, and the latter under costs that readers share."""
     start = time.monotonic()
-    return _finish(problem, best_greedy(problem.program), start)
+    return _finish(problem, shared_greedy(problem.program), start)
 
 
 def best_greedy(program: ExtractionProgram, weights: list[float] | None = None) -> Choice:
@@ -42,9 +50,29 @@ def best_greedy(program: ExtractionProgram, weights: list[float] | None = None) 
     `weights` steer the choices instead of the costs.
     """
     guide = program if weights is None else dataclasses.replace(program, costs=weights)
-    choices = cheapest_trees(guide, guide.costs)[0], cheapest_dags(guide)
+    return _cheapest(program, (cheapest_trees(guide, guide.costs)[0], cheapest_dags(guide)))
+
+
+def shared_greedy(program: ExtractionProgram) -> Choice:
+    """The cheapest of the greedy choices, and of those by DAG cost under costs that readers share, pruned likewise."""
+    shared = (cheapest_dags(dataclasses.replace(program, costs=costs)) for costs in _shared_costs(program))
+    return _cheapest(program, (best_greedy(program), *shared))
+
+
+def _cheapest(program: ExtractionProgram, choices: Iterable[Choice]) -> Choice:
+    """The cheapest of some choices, pruned to the options that the roots use."""
     used = [closure(program, choice, program.roots) for choice in choices]
     return min(used, key=lambda choice: total(program, choice))
+
+
+def _shared_costs(program: ExtractionProgram) -> Iterator[list[float]]:
+    """What is left of costs where the goals that could read what they pay for share them, by powers of their number."""
+    provides, readers = program.provides, [len({program.provides[o] for o in users}) for users in program.users()]
+    if max(readers, default=0) < 2:
+        return
+    for power in _SHARED:
+        share = [max(count, 1) ** -power for count in readers]
+        yield [cost * share[goal] for cost, goal in zip(program.costs, provides, strict=True)]
 
 
 def _finish(problem: Problem, choice: Choice, start: float) -> Solution:

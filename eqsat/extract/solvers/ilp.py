@@ -9,7 +9,7 @@ from eqsat.extract.problem.problem import Problem
 from eqsat.extract.problem.program import provides_roots
 from eqsat.extract.problem.solution import Solution, Status, choice_of, decode
 from eqsat.extract.solvers.bounds import ruled_out, tree_bound
-from eqsat.extract.solvers.greedy import best_greedy
+from eqsat.extract.solvers.greedy import best_greedy, shared_greedy
 from eqsat.extract.solvers.highs import Clock, Progress, deadline_of
 from eqsat.extract.solvers.model import TOLERANCE, IntegerProgram, Relaxed
 from eqsat.extract.solvers.neighbourhood import solve_windows
@@ -55,7 +55,7 @@ def solve_ilp(
     began = time.monotonic()
     clock = Clock(deadline_of(time_limit), should_stop)
     with clock.hearing_interrupts():
-        begin = best_greedy(problem.program)
+        begin = shared_greedy(problem.program)
         search = IlpSearch(problem.program, begin, clock, relative_gap, seed, set(), improve=improve)
         try:
             search.lift(tree_bound(problem.program))

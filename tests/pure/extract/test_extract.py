@@ -17,7 +17,7 @@ from eqsat.errors import ExtractionError, UsageError
 from eqsat.extract import Conversion, Node, Problem, solve
 from eqsat.extract.problem.program import unfounded
 from eqsat.extract.solvers.flows import flow_cuts
-from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, tree_greedy
+from eqsat.extract.solvers.greedy import best_greedy, dag_greedy, greedy, tree_greedy
 from eqsat.extract.solvers.highs import Clock, Solver
 from eqsat.extract.solvers.model import IntegerProgram
 from eqsat.extract.solvers.neighbourhood import solve_windows
@@ -142,6 +142,26 @@ def test_dag_greedy_sees_sharing_that_tree_greedy_does_not() -> None:
     problem = Problem(nodes, [(3, 0)])
     assert tree_greedy(problem).cost == 15.0
     assert dag_greedy(problem).cost == 10.0
+
+
+def test_greedy_sees_what_pays_only_if_several_choose_it() -> None:
+    # Three products of 2 each, or slices of one product of 3 for all.
+    nodes = [Node(0, (), 3.0)]
+    for user in (1, 2, 3):
+        nodes += [Node(user, (), 2.0), Node(user, ((0, 0),), 0.1)]
+    problem = Problem(nodes, [(user, 0) for user in (1, 2, 3)])
+    assert tree_greedy(problem).cost == dag_greedy(problem).cost == 6.0
+    assert greedy(problem).cost == pytest.approx(3.3)
+    alone = Problem(nodes, [(1, 0)])
+    assert greedy(alone).cost == 2.0, "what nobody else reads is not shared"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_greedy_is_the_cheapest_of_its_choices_and_acyclic(seed: int) -> None:
+    problem = random_problem(seed, 60, 3, back=0.2)
+    solution = greedy(problem)
+    solution.check(problem)
+    assert solution.cost <= min(tree_greedy(problem).cost, dag_greedy(problem).cost)
 
 
 def test_time_limit_returns_the_best_found_with_an_honest_bound() -> None:
