@@ -144,7 +144,9 @@ class Chooser:
         candidates = finalists.of({name: solutions[name] for name in names})
         if not extraction.problem.is_limited and self.adjust is None:
             candidates += self._earlier(solutions[extractor].cost)
-        if self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
+        # By cost alone it would never be kept.
+        timed = self.settings.options.measure
+        if timed and self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
             candidates += self._portable_in_time()
         whole = {name: one for name, solution in solutions.items() if (one := finalists.whole(solution)) is not None}
         return Chosen(extraction, whole[extractor], baselines_beside(extractor, whole), candidates)

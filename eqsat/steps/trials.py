@@ -39,8 +39,8 @@ _BYTES_A_SECOND, _FLOPS_A_SECOND = 1e9, 1e10
 #: Seconds that a node takes as a session is made, and the nodes from which on each takes twice as many: two sessions of
 #: 500 nodes took 0.28 s on a busy machine, one of 20 000 nodes 6.9 s, one of 100 000 nodes 70 s.
 _NODE_SECONDS, _MANY = 4e-4, 100_000
-#: The factor by which that may take longer, on a busy machine say, and the share of what is left that is kept at most.
-_SLOWER, _MOST = 1.5, 0.4
+#: The factor by which that may take longer, and the share of what is left that is kept at most.
+_SLOWER, _MOST = 1.5, 0.7
 
 
 @dataclass
@@ -269,7 +269,8 @@ def before_trials(given: Given, settings: Settings) -> Deadline:
 def seconds_of_trials(given: Given, settings: Settings) -> float:
     """The seconds that it may take to compare a finalist with the original, to time it if asked for, and to certify it.
 
-    A session of each, their runs on all inputs drawn, and for the certificate as long as for a session.
+    A session of each, their runs on all inputs drawn, for the certificate as long as for a session, and to make a
+    choice a graph as long as for two. Where others keep the processors busy, all of it takes longer as the call did.
     """
     weights = sum(constant.nbytes for constant in given.graph.constants.values())
     cost = settings.costs.graph(given.graph).total
@@ -277,4 +278,6 @@ def seconds_of_trials(given: Given, settings: Settings) -> float:
     nodes = _NODE_SECONDS * count * (1 + count / _MANY)
     run = cost.seconds if settings.device.is_onnxruntime else cost.flops / _FLOPS_A_SECOND
     runs = 2 * DRAWS + (2 * (LEAST_ROUNDS + WARM_UP) if settings.options.measure else 0)
-    return _SLOWER * (3 * (weights / _BYTES_A_SECOND + nodes) + runs * max(len(settings.points), 1) * run)
+    ready = 3 * weights / _BYTES_A_SECOND + 5 * nodes
+    seconds = ready + runs * max(len(settings.points), 1) * run
+    return _SLOWER * seconds * (1.0 if settings.deadline.counts_steps else settings.deadline.slowness)

@@ -14,6 +14,8 @@ Item = TypeVar("Item")
 
 #: Seconds that are left of a call that was asked to end early.
 ASKED_SECONDS = 3.0
+#: Seconds of a processor that say something of the machine.
+_LEAST_WORK = 0.2
 #: Number of items of `watched` between two looks at the deadline.
 _SELDOM = 1024
 
@@ -43,12 +45,14 @@ class Deadline:
         *,
         steps: int | None = None,
         now: Callable[[], float] = time.monotonic,
+        worked: Callable[[], float] = time.process_time,
         asked: Callable[[], bool] | None = None,
     ) -> None:
-        self._seconds, self._now = seconds, now
+        self._seconds, self._now, self._worked = seconds, now, worked
         self._request = None if asked is None else _Request(asked)
         self._steps = None if steps is None else _Steps()
         self._length = float(seconds if steps is None else steps)
+        self._started = self._now(), self._worked()
         self._end = self._reading() + self._length
         self._before: list[Deadline] = []
         self._is_paused = False
@@ -69,6 +73,12 @@ class Deadline:
         """Seconds or steps to the end."""
         reading = self._reading()
         return max(self._last(reading) - reading, 0.0)
+
+    @property
+    def slowness(self) -> float:
+        """The seconds that pass for each in which this process is given a processor, so far; at least 1."""
+        passed, worked = self._now() - self._started[0], self._worked() - self._started[1]
+        return max(passed / worked, 1.0) if worked > _LEAST_WORK else 1.0
 
     @property
     def is_asked(self) -> bool:
@@ -96,6 +106,7 @@ class Deadline:
 
     def begin(self) -> None:
         """Start anew: earlier steps do not count."""
+        self._started = self._now(), self._worked()
         self._end = self._reading() + self._length
 
     @contextmanager
@@ -104,12 +115,14 @@ class Deadline:
         if self._is_paused:
             yield
             return
-        self._is_paused, begun = True, self._reading()
+        self._is_paused, begun, before = True, self._reading(), (self._now(), self._worked())
         try:
             yield
         finally:
             self._is_paused = False
             self._end += self._reading() - begun
+            passed, worked = self._now() - before[0], self._worked() - before[1]
+            self._started = self._started[0] + passed, self._started[1] + worked
 
     def spend(self, steps: int = 1) -> None:
         """Count steps, if the deadline counts steps."""
@@ -174,6 +187,7 @@ class Deadline:
     def _until(self, end: float) -> Deadline:
         other = Deadline.__new__(Deadline)
         other._seconds, other._now, other._steps, other._length = self._seconds, self._now, self._steps, self._length
+        other._worked, other._started = self._worked, self._started
         other._end, other._before, other._request, other._is_paused = end, [], self._request, False
         return other
 

@@ -47,6 +47,25 @@ def test_a_pause_in_a_pause_is_a_part_of_it(hand):
     assert deadline.left == 9.0
 
 
+def test_slowness_is_what_passes_for_each_second_of_a_processor(hand):
+    worker = Hand()
+    deadline = Deadline(100.0, now=hand, worked=worker)
+    hand.time += 9
+    assert deadline.slowness == 1.0, "too little was done to tell"
+    worker.time += 3
+    assert deadline.slowness == deadline.part(0.5).slowness == 3.0
+    with deadline.paused():
+        hand.time += 50
+        worker.time += 1
+    assert deadline.slowness == 3.0
+    worker.time += 27  # in several threads
+    assert deadline.slowness == 1.0
+    deadline.begin()
+    hand.time += 4
+    worker.time += 2
+    assert deadline.slowness == 2.0
+
+
 def test_a_part_ends_before_the_whole_and_both_read_one_clock(hand):
     whole = Deadline(10.0, now=hand)
     hand.time += 2
