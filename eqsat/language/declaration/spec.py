@@ -123,6 +123,7 @@ class OpSpec:
     clamps: bool = False
     fails_on_integers: bool = False
     parameters: Parameters = ""
+    affine: bool = False
     family: str = ""
 
     @cached_property
@@ -265,6 +266,8 @@ class Facts(TypedDict, total=False):
     #: Of integers it fails where the second operand is zero, or negative.
     fails_on_integers: bool
     parameters: Parameters
+    #: What it makes of the first operand is multiplied by the second, and the third is added to that.
+    affine: bool
     #: The operator at whose speed it runs, itself where left out.
     family: str
 

@@ -12,6 +12,7 @@ from eqsat.language.ops import OPS
 from eqsat.rewrites.rules.parser import parse_rules, rule_sources
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.ruleset import RuleSource
+from eqsat.rewrites.schemas.affine import affine_laws
 from eqsat.rewrites.schemas.axes import axis_laws
 from eqsat.rewrites.schemas.constants import constant_laws
 from eqsat.rewrites.schemas.linear import linear_laws
@@ -118,6 +119,7 @@ def statements(spec: OpSpec) -> Iterator[Statement]:
         yield from row_laws(op)
         yield from parallel_laws(op)
         yield from axis_laws(op)
+        yield from affine_laws(op)
 
 
 def _chosen(specs: Iterable[OpSpec] | None) -> tuple[OpSpec, ...]:

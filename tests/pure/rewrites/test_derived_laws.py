@@ -95,6 +95,8 @@ EXPECTED = {
     "layer_norm-of-transpose": ("=> transpose(layer_norm(x, w, **a), perm=p)", ["rank(w) <= rank(x) - a.axis"]),
     "rms_norm-from-unit-axis": ("=> rms_norm(x, w, axis=a.axis + 1, **a)", ["dim(x, a.axis) == 1"]),
     "layer_norm-bias-into": ("layer_norm(x, w, **a) + b => layer_norm(x, w, b, **a)", ["spans(x, b)"]),
+    "group_norm-with-scale": ("=> group_norm(x, w * reshape(s, ", ["along_only(s, 1, rank(x)", "finite(w, u, s)"]),
+    "instance_norm-with-bias": ("=> instance_norm(x, w, u + reshape(s, ", ["constant(w, u, s)"]),
     "batch_norm-of-transpose": ("=> transpose(batch_norm(x, w, u, v, t, **a), perm=p)", ["p[1] == 1"]),
 }
 
@@ -232,8 +234,9 @@ def test_less_is_written_and_more_follows() -> None:
     assert sum(found.laws.values()) == found.written_lines
     # What a layer makes step by step no index form says, so that all laws of recurrent layers are written.
     steps = {n for n in found.laws if n.split("-")[0] in ("lstm", "gru", "rnn", "{f}")}
-    # The bound was 230 before laws of exponentials, choices, filters of one element and attention of stacks came in.
-    assert len(steps) < 30 and len(found.laws) - len(steps) < 258 < LINES_BEFORE
+    # The bound was 230 before laws of exponentials, choices, filters of one element and attention of stacks came in,
+    # and 258 before those of groups that are channels of a reshape.
+    assert len(steps) < 30 and len(found.laws) - len(steps) < 260 < LINES_BEFORE
     assert found.written - sum(r.written for n, r in by_name.items() if n in ("lstm", "gru", "rnn")) < 260
     assert found.derived > 1000 > RULES_BEFORE
     assert found.lines > found.written_lines > found.reasons > 50

@@ -52,9 +52,22 @@ INTERCHANGE = (
     "concat(concat(x, y, axis=a), concat(z, w, axis=a), axis=b) "
     "=> concat(concat(x, z, axis=b), concat(y, w, axis=b), axis=a) if a != b"
 )
+GROUPS = (
+    "reshape(instance_norm(reshape(x, shape=s), g, b, epsilon=e), shape=t) => group_norm(x, "
+    "{gains}, {biases}, groups=s[1], epsilon=e) if rank(x) >= 3, t == shape(x), dim(x, 1) % s[1] == 0, constant(g, b)"
+)
+REPEATED = "reshape(expand(reshape({v}, shape=(s[1], 1)), shape=(s[1], dim(x, 1) // s[1])), shape=(dim(x, 1),))"
+OF_GROUPS = GROUPS.format(gains=REPEATED.format(v="g"), biases=REPEATED.format(v="b"))
 
 #: The false form and the true one.
 PLANTED = {
+    "groups of channels of several images": (OF_GROUPS, OF_GROUPS + ", s[0] == dim(x, 0), s[1] > 0"),
+    "a factor of channels that leaves the bias": (
+        "group_norm(x, g, b, **a) * s => group_norm(x, g * reshape(s, shape=shape(g)), b, **a) "
+        "if constant(g, b, s), along_only(s, 1, rank(x), dim(x, 1)), wide(x), finite(g, b, s)",
+        "group_norm(x, g, b, **a) * s => group_norm(x, g * reshape(s, shape=shape(g)), b * reshape(s, shape=shape(b)), "
+        "**a) if constant(g, b, s), along_only(s, 1, rank(x), dim(x, 1)), wide(x), finite(g, b, s)",
+    ),
     "relu of a border below zero": (
         "pad(relu(x), **a) => relu(pad(x, **a))",
         "pad(relu(x), **a) => relu(pad(x, **a)) if a.value >= 0.0",

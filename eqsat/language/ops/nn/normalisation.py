@@ -218,7 +218,7 @@ def _channels(x: Any, vector: Any) -> Any:
 
 
 #: Normalisations with parameters for each channel.
-_over_channels = partial(op, accumulates=True, sensitive=True, beside=enumeration.per_channel)
+_over_channels = partial(op, accumulates=True, sensitive=True, beside=enumeration.per_channel, affine=True)
 
 
 @_over_channels(
