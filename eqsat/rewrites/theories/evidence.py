@@ -9,6 +9,7 @@ from eqsat.rewrites.rules.evidence import Evidence, rule_hash
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.attention.proof import states_attention
 from eqsat.rewrites.theories.choices.cases import states_choice
+from eqsat.rewrites.theories.choices.products import states_hidden_product
 from eqsat.rewrites.theories.contractions import states_contraction
 from eqsat.rewrites.theories.functions import states_function
 from eqsat.rewrites.theories.identities import states_identity
@@ -27,6 +28,7 @@ PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(
         "both sides are one sum of products over the same indices": states_contraction,
         "both sides are one sum of sums of products over the same indices": states_combination,
         "both sides are the same in each case of their conditions": states_choice,
+        "both sides are one product of which a choice hides the same elements": states_hidden_product,
         "both sides are one average of values by shares of the same scores": states_attention,
         "both sides are one view of an operand": states_view,
     }

@@ -9,6 +9,7 @@ from eqsat.egraph.matching.match import Match
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.rewrites.theories.attention.regions import attention_matches
+from eqsat.rewrites.theories.choices.columns import hidden_matches
 from eqsat.rewrites.theories.choices.masks import mask_matches
 from eqsat.rewrites.theories.functions import function_matches
 from eqsat.rewrites.theories.linear.regions import linear_matches
@@ -40,4 +41,5 @@ def theory_matches(egraph: EGraph, chosen: Collection[int], rules: Iterable[Rule
         yield from function_matches(egraph, chosen)
         yield from norm_matches(egraph, chosen)
         yield from mask_matches(egraph, chosen)
+        yield from hidden_matches(egraph, chosen)
         yield from attention_matches(egraph, chosen)
