@@ -13,6 +13,7 @@ from eqsat.rewrites.theories.choices.products import states_hidden_product
 from eqsat.rewrites.theories.contractions import states_contraction
 from eqsat.rewrites.theories.functions import states_function
 from eqsat.rewrites.theories.identities import states_identity
+from eqsat.rewrites.theories.joins.labels import states_joined
 from eqsat.rewrites.theories.linear.combinations import states_combination
 from eqsat.rewrites.theories.norms import states_norm
 from eqsat.rewrites.theories.slices import states_sliced_sum
@@ -27,6 +28,7 @@ PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(
         "both sides are one sum of slices": states_sliced_sum,
         "both sides are one sum of products over the same indices": states_contraction,
         "both sides are one sum of sums of products over the same indices": states_combination,
+        "each element of both sides is a sum of the same two products": states_joined,
         "both sides are the same in each case of their conditions": states_choice,
         "both sides are one product of which a choice hides the same elements": states_hidden_product,
         "both sides are one average of values by shares of the same scores": states_attention,

@@ -12,6 +12,7 @@ from eqsat.rewrites.theories.attention.regions import attention_matches
 from eqsat.rewrites.theories.choices.columns import hidden_matches
 from eqsat.rewrites.theories.choices.masks import mask_matches
 from eqsat.rewrites.theories.functions import function_matches
+from eqsat.rewrites.theories.joins.regions import joined_matches
 from eqsat.rewrites.theories.linear.regions import linear_matches
 from eqsat.rewrites.theories.norms import norm_matches
 from eqsat.rewrites.theories.products import product_matches
@@ -37,6 +38,7 @@ def theory_matches(egraph: EGraph, chosen: Collection[int], rules: Iterable[Rule
         yield from product_matches(egraph, chosen)
         yield from sum_matches(egraph, chosen)
         yield from linear_matches(egraph, chosen)
+        yield from joined_matches(egraph, chosen)
         yield from slice_matches(egraph, chosen)
         yield from function_matches(egraph, chosen)
         yield from norm_matches(egraph, chosen)
