@@ -31,8 +31,7 @@ def hidden_matches(egraph: EGraph, chosen: Collection[int]) -> Iterator[Match]:
         check()
         asked, *branches = map(egraph.find, egraph.nodes[nodes.made[root]].operands)
         for kept in (0, 1):
-            number = nodes.uniform(branches[1 - kept])
-            if number is None or not egraph.eclass(branches[1 - kept]).constant:
+            if nodes.uniform(branches[1 - kept]) is None:
                 continue
             try:
                 match = _match(nodes, root, asked, branches, kept)
