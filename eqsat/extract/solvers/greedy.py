@@ -66,7 +66,7 @@ def _cheapest(program: ExtractionProgram, choices: Iterable[Choice]) -> Choice:
 
 
 def _shared_costs(program: ExtractionProgram) -> Iterator[list[float]]:
-    """The parts of costs that are left to each of the goals that could read what they pay for, by powers of their number."""
+    """Costs divided among the goals that could read what they pay for, by powers of the number of these."""
     provides, readers = program.provides, [len({program.provides[o] for o in users}) for users in program.users()]
     if max(readers, default=0) < 2:
         return
