@@ -20,6 +20,10 @@ _FUNCTIONS: dict[str, Callable[[int, int], int]] = {
 }
 
 
+#: The most terms of a quotient of polynomials.
+_LONGEST_QUOTIENT = 64
+
+
 class Sym:
     """A dimension known by name only: an integer polynomial over named dims, in canonical form.
 
@@ -188,6 +192,30 @@ def exact_quotient(a: Dim, b: Dim) -> Dim | None:
             return None
         quotient.append((tuple(sorted(((x, p) for x, p in powers.items() if p), key=repr)), int(ratio)))
     return _from_terms(quotient)
+
+
+def polynomial_quotient(a: Dim, b: Dim) -> Dim | None:
+    """`a / b` as by `exact_quotient`, where the divisor may be a sum too: by long division.
+
+    >>> past, new, heads = map(Sym.named, ("past", "new", "heads"))
+    >>> polynomial_quotient(heads * past + heads * new, past + new)
+    Sym('heads')
+    """
+    if not isinstance(b, Sym) or len(b.terms) == 1:
+        return exact_quotient(a, b)
+    atoms = sorted({atom for dim in (a, b) for monomial, _ in _terms(dim) for atom, _ in monomial}, key=repr)
+
+    def leading(dim: Dim) -> Dim:
+        return _from_terms([max(_terms(dim), key=lambda term: [dict(term[0]).get(atom, 0) for atom in atoms])])
+
+    lead, found, left = leading(b), list[Dim](), a
+    while left != 0:
+        part = exact_quotient(leading(left), lead)
+        if part is None or len(found) > _LONGEST_QUOTIENT:
+            return None
+        found.append(part)
+        left = left - part * b
+    return sum(found, start=0)
 
 
 def linear_in(dim: Dim, name: str) -> tuple[int, Dim] | None:

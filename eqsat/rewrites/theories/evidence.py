@@ -17,7 +17,7 @@ from eqsat.rewrites.theories.joins.labels import states_joined
 from eqsat.rewrites.theories.linear.combinations import states_combination
 from eqsat.rewrites.theories.norms import states_norm
 from eqsat.rewrites.theories.slices import states_sliced_sum
-from eqsat.rewrites.theories.views.strides import states_view
+from eqsat.rewrites.theories.views.reading import states_view
 
 #: The proofs of equations, by what they show.
 PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import hypothesis.strategies as st
@@ -14,39 +13,16 @@ from hypothesis import example, given, settings
 from numpy.typing import NDArray
 
 import eqsat
-from eqsat.language.terms.dims import evaluate
 from eqsat.rewrites.conditions.matrices import strided
 from eqsat.rewrites.rules.loader import load_rules
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.theories.contractions import UnreadError
 from eqsat.rewrites.theories.evidence import theory_evidence
 from eqsat.rewrites.theories.stating import term_of
-from eqsat.rewrites.theories.views.strides import ViewReading, states_view
-from eqsat.rewrites.theories.views.writing import written_views
+from eqsat.rewrites.theories.views.arranging import written_views
+from eqsat.rewrites.theories.views.reading import ViewReading, states_view
 from eqsat.runtime.backend import select
-
-Bounds = tuple[int, ...]
-
-_NAMESPACE = {
-    "reshape": lambda x, shape: np.reshape(x, shape),
-    "transpose": lambda x, perm: np.transpose(x, perm),
-    "expand": lambda x, shape: np.broadcast_to(x, shape),
-    "gather": lambda x, i, axis: np.take(x, i, axis=axis),
-}
-
-
-def _slice(x: NDArray[Any], axes: Bounds, starts: Bounds, ends: Bounds, steps: Bounds) -> NDArray[Any]:
-    cuts = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
-        cuts[axis] = slice(start, None if end < 0 else end, step)
-    return x[tuple(cuts)]
-
-
-def computed(text: str, x: NDArray[Any], indices: Mapping[str, NDArray[Any]] = MappingProxyType({})) -> NDArray[Any]:
-    """The value of a term of views of x0 by NumPy, with indices by their names."""
-    names = {**_NAMESPACE, "slice": _slice, "x0": x, "dim": lambda a, axis: a.shape[axis], **indices}
-    found: NDArray[Any] = eval(text, names)
-    return found
+from tests.support.view_terms import computed, filled
 
 
 @st.composite
@@ -127,14 +103,8 @@ def test_what_is_written_for_a_chain_is_what_numpy_computes(
         view = reading.map_of(term[0])
     except UnreadError:
         return
-    places = np.full([evaluate(d, {}) for d in view.shape], evaluate(view.offset, {}))
-    for axis, digits in enumerate(view.axes):
-        along = np.zeros(1, dtype=int)
-        for size, stride in digits:
-            along = (along[:, None] + np.arange(evaluate(size, {})) * evaluate(stride, {})).reshape(-1)
-        places = places + along.reshape([-1 if a == axis else 1 for a in range(len(view.axes))])
-    assert np.array_equal(places, computed(text, x, indices))
-    for form in written_views(view, reading.operand("x0")):
+    assert np.array_equal(filled(view, {"x0": x}, {}), computed(text, x, indices))
+    for form in written_views(view, {"x0": shape}):
         (rule,) = parse_rules(f"%phase expand\none: {text} => {form} if {', '.join(asked)}", origin="identity")
         if states_view(rule):
             assert np.array_equal(computed(form, x), computed(text, x, indices))

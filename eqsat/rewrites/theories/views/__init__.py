@@ -1,1 +1,1 @@
-"""The theory of views: reshapes, transposes, slices, expands and constant gathers as one strided map of indices."""
+"""The theory of views: reshapes, transposes, slices, expands, pads, joins and constant gathers as one map."""

@@ -1,0 +1,64 @@
+"""Terms and forms of views computed by NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eqsat.language.terms.dims import evaluate
+from eqsat.rewrites.theories.views.pieces import PiecewiseView
+
+Bounds = tuple[int, ...]
+
+_NAMESPACE = {
+    "reshape": lambda x, shape: np.reshape(x, shape),
+    "transpose": lambda x, perm: np.transpose(x, perm),
+    "expand": lambda x, shape: np.broadcast_to(x, shape),
+    "gather": lambda x, i, axis: np.take(x, i, axis=axis),
+    "concat": lambda *xs, axis: np.concatenate(xs, axis=axis),
+    "fill": lambda shape, value, dtype: np.full(shape, value),
+    "tile": lambda x, repeats: np.tile(x, repeats),
+}
+
+
+def _pad(x: NDArray[Any], pads: Bounds, mode: str, value: float) -> NDArray[Any]:
+    rank = x.ndim
+    x = x[tuple(slice(max(-b, 0), n - max(-e, 0)) for n, b, e in zip(x.shape, pads[:rank], pads[rank:], strict=True))]
+    borders = [(max(b, 0), max(e, 0)) for b, e in zip(pads[:rank], pads[rank:], strict=True)]
+    return np.pad(x, borders, mode="constant", constant_values=value)
+
+
+def _slice(x: NDArray[Any], axes: Bounds, starts: Bounds, ends: Bounds, steps: Bounds) -> NDArray[Any]:
+    cuts = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        cuts[axis] = slice(start, None if end < 0 else end, step)
+    return x[tuple(cuts)]
+
+
+def computed(text: str, x: NDArray[Any], indices: Mapping[str, NDArray[Any]] = MappingProxyType({})) -> NDArray[Any]:
+    """The value of a term of views of x0 by NumPy, with indices by their names."""
+    names = {**_NAMESPACE, "slice": _slice, "pad": _pad, "x0": x, "dim": lambda a, axis: a.shape[axis], **indices}
+    found: NDArray[Any] = eval(text, names)
+    return found
+
+
+def filled(view: PiecewiseView, operands: Mapping[str, NDArray[Any]], sizes: Mapping[str, int]) -> NDArray[Any]:
+    """The elements of a view of operands where dims have sizes; each is filled by one piece, or by the rest."""
+    digits = [evaluate(size, sizes) for size in view.sizes]
+    found = np.full(digits, np.nan if view.rest is None else view.rest)
+    taken = np.zeros(digits, bool)
+    for piece in view.pieces:
+        extents = [tuple(evaluate(one, sizes) for one in extent) for extent in piece.extents]
+        places = np.full([count for _, count, _ in extents], evaluate(piece.offset, sizes))
+        for axis, (_, count, stride) in enumerate(extents):
+            places = places + (np.arange(count) * stride).reshape([-1 if a == axis else 1 for a in range(len(extents))])
+        box = tuple(slice(start, start + count) for start, count, _ in extents)
+        assert not taken[box].any()
+        taken[box] = True
+        found[box] = operands[piece.operand].reshape(-1)[places] if places.size else 0
+    assert view.rest is not None or taken.all()
+    return found.reshape([evaluate(size, sizes) for size in view.shape])
