@@ -21,6 +21,7 @@ _NAMESPACE = {
     "gather": lambda x, i, axis: np.take(x, i, axis=axis),
     "concat": lambda *xs, axis: np.concatenate(xs, axis=axis),
     "fill": lambda shape, value, dtype: np.full(shape, value),
+    "neg": np.negative,
     "tile": lambda x, repeats: np.tile(x, repeats),
 }
 
@@ -59,6 +60,7 @@ def filled(view: PiecewiseView, operands: Mapping[str, NDArray[Any]], sizes: Map
         box = tuple(slice(start, start + count) for start, count, _ in extents)
         assert not taken[box].any()
         taken[box] = True
-        found[box] = operands[piece.operand].reshape(-1)[places] if places.size else 0
+        whole: NDArray[Any] = eval(piece.operand, {**_NAMESPACE, **operands})
+        found[box] = whole.reshape(-1)[places] if places.size else 0
     assert view.rest is not None or taken.all()
     return found.reshape([evaluate(size, sizes) for size in view.shape])

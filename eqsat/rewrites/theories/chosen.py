@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any
 
 from eqsat.egraph.egraph import EGraph
@@ -73,10 +74,17 @@ class ChosenNodes:
                     stated[name].append(f"{own} == {other}")
         return stated
 
-    def match(self, rule: Rule, root: int, named: Mapping[str, int], uses: Sequence[int]) -> Match:
-        """The match of an equation at a class, with the classes of its variables."""
+    def match(
+        self,
+        rule: Rule,
+        root: int,
+        named: Mapping[str, int],
+        uses: Sequence[int],
+        attrs: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Match:
+        """The match of an equation at a class, with the classes of its variables, and attributes that it names."""
         classes: dict[str, Any] = {name: leader for name, leader in named.items() if name in rule.tensors}
-        return Match(self.egraph, rule, (root,), (self.made[root],), classes, uses=tuple(uses))
+        return Match(self.egraph, rule, (root,), (self.made[root],), classes, attrs, tuple(uses))
 
 
 class RegionReader:

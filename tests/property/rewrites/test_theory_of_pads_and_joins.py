@@ -6,16 +6,21 @@ from typing import Any
 
 import hypothesis.strategies as st
 import numpy as np
+import pytest
 from hypothesis import event, given, settings
 from numpy.typing import NDArray
 
+import eqsat
+from eqsat import concat, pad
 from eqsat.language.terms.dims import Dim, Sym, evaluate, exact_quotient
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.theories.contractions import UnreadError
+from eqsat.rewrites.theories.evidence import theory_evidence
 from eqsat.rewrites.theories.stating import term_of
 from eqsat.rewrites.theories.views.arranging import written_views
 from eqsat.rewrites.theories.views.naming import size_text
 from eqsat.rewrites.theories.views.reading import ViewReading, states_view
+from eqsat.runtime.backend import select
 from tests.support.view_terms import computed, filled
 
 #: The operands of regions: x1 may be of another size along its first axis than x0.
@@ -89,7 +94,9 @@ def regions(draw: st.DrawFn) -> Term:
     term: Term = name, OPERANDS[name]
     for _ in range(draw(st.integers(2, 9))):
         text, shape = term
-        op = draw(st.sampled_from(["reshape", "transpose", "slice", "pad", "concat", "halves", "expand"]))
+        op = draw(
+            st.sampled_from(["reshape", "transpose", "slice", "pad", "concat", "halves", "expand", "neg", "tile"])
+        )
         axis = draw(st.integers(0, len(shape) - 1))
         if op == "reshape":
             term = draw(reshaped(term))
@@ -123,6 +130,11 @@ def regions(draw: st.DrawFn) -> Term:
                 parts = cut(term, axis, 0, first, first), cut(term, axis, first, size, size - first)
                 parts = parts if draw(st.booleans()) else parts[::-1]
                 term = joined(*parts, axis)
+        elif op == "neg":
+            term = f"neg({text})", shape
+        elif op == "tile":
+            repeats = tuple(2 if place == axis else 1 for place in range(len(shape)))
+            term = f"tile({text}, repeats={repeats!r})", tuple(d * n for d, n in zip(shape, repeats, strict=True))
         elif shape[axis] == 1:
             made = (*shape[:axis], draw(st.sampled_from([OPERANDS[name][0], 3])), *shape[axis + 1 :])
             term = f"expand({text}, shape={shaped(made)})", made
@@ -167,3 +179,148 @@ def test_what_is_written_for_views_of_two_operands_is_what_numpy_computes(region
         assert np.array_equal(filled(view, given, named), wanted)
         for form in proved:
             assert np.array_equal(computed(form, given["x0"], {"x1": given["x1"]}), wanted)
+
+
+ROWS = "rank(x0) == 2, dim(x0, 1) == 8"
+BOTH = f"{ROWS}, rank(x1) == 2, dim(x1, 1) == 8"
+BORDER = "mode='constant', value=0.0"
+JOINED = "concat(x0, x1, axis=0)"
+LAST = "slice(concat(x0, x1, axis=0), axes=(0,), starts=({},), ends=({},), steps=(1,))"
+THREE = f"{BOTH}, rank(x2) == 2, dim(x2, 1) == 8"
+REST = "concat(x1, slice(x0, axes=(0,), starts=(dim(x1, 0),), ends=({},)), x2, axis=0)"
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "asked", "true"),
+    [
+        # What is padded and cut off again, through a transpose; and one place beside it.
+        (f"slice(transpose(pad(x0, pads=(0, 2, 0, 1), {BORDER}), perm=(1, 0)), axes=(0,), starts=(2,), ends=(10,))",
+         "transpose(x0, perm=(1, 0))", ROWS, True),
+        (f"slice(transpose(pad(x0, pads=(0, 2, 0, 1), {BORDER}), perm=(1, 0)), axes=(0,), starts=(1,), ends=(9,))",
+         "transpose(x0, perm=(1, 0))", ROWS, False),
+        # Borders of one number are one, of two numbers are not.
+        (f"pad(pad(x0, pads=(1, 0, 0, 0), {BORDER}), pads=(0, 2, 0, 0), {BORDER})",
+         f"pad(x0, pads=(1, 2, 0, 0), {BORDER})", ROWS, True),
+        ("pad(pad(x0, pads=(1, 0, 0, 0), mode='constant', value=1.0), pads=(0, 2, 0, 0), mode='constant', value=0.0)",
+         f"pad(x0, pads=(1, 2, 0, 0), {BORDER})", ROWS, False),
+        ("pad(x0, pads=(1, 0, 0, 0), mode='constant', value=0.0)",
+         "pad(x0, pads=(1, 0, 0, 0), mode='constant', value=-0.0)", ROWS, False),
+        ("pad(x0, pads=(0, 1, 0, 1), mode='edge', value=0.0)", f"pad(x0, pads=(0, 1, 0, 1), {BORDER})", ROWS, False),
+        ("pad(x0, pads=(0, -1, 0, 1), mode='constant', value=0.0)",
+         f"pad(slice(x0, axes=(1,), starts=(1,), ends=(8,)), pads=(0, 0, 0, 1), {BORDER})", ROWS, True),
+        # Parts of what is joined, for any number of rows.
+        (LAST.format("0", "dim(x0, 0)"), "x0", BOTH, True),
+        (LAST.format("dim(x0, 0)", "dim(x0, 0) + dim(x1, 0)"), "x1", BOTH, True),
+        (LAST.format("dim(x1, 0)", "dim(x0, 0) + dim(x1, 0)"), "x0", BOTH, False),
+        (LAST.format("0", "dim(x1, 0)"), "x0", BOTH, False),
+        (LAST.format("0", "1"), "slice(x0, axes=(0,), starts=(0,), ends=(1,))", BOTH, False),
+        (JOINED, "concat(x1, x0, axis=0)", BOTH, False),
+        (f"reshape({JOINED}, shape=(8 * (dim(x0, 0) + dim(x1, 0)),))",
+         "concat(reshape(x0, shape=(8 * dim(x0, 0),)), reshape(x1, shape=(8 * dim(x1, 0),)), axis=0)", BOTH, True),
+        (f"transpose({JOINED}, perm=(1, 0))", f"reshape({JOINED}, shape=(8, dim(x0, 0) + dim(x1, 0)))", BOTH, False),
+        # Zeros beside an operand, as a pad; and other numbers, or those of a constant that may be anything.
+        ("concat(x0, fill(shape=(3, 8), value=0.0, dtype='float32'), axis=0)",
+         f"pad(x0, pads=(0, 0, 3, 0), {BORDER})", ROWS, True),
+        ("concat(x0, fill(shape=(3, 8), value=1.0, dtype='float32'), axis=0)",
+         f"pad(x0, pads=(0, 0, 3, 0), {BORDER})", ROWS, False),
+        ("concat(x0, x1, axis=0)", f"pad(x0, pads=(0, 0, 3, 0), {BORDER})",
+         f"{BOTH}, dim(x1, 0) == 3, is_all(x1, 0.0)", True),
+        ("concat(x0, x1, axis=0)", f"pad(x0, pads=(0, 0, 3, 0), {BORDER})", f"{BOTH}, dim(x1, 0) == 3", False),
+        # Columns taken apart and interleaved again.
+        ("reshape(concat(reshape(slice(x0, axes=(1,), starts=(0,), ends=(8,), steps=(2,)), shape=(dim(x0, 0), 4, 1)), "
+         "reshape(slice(x0, axes=(1,), starts=(1,), ends=(8,), steps=(2,)), shape=(dim(x0, 0), 4, 1)), axis=2), "
+         "shape=(dim(x0, 0), 8))", "x0", ROWS, True),
+        # A size that a condition states as a sum, and one that it does not.
+        (REST.format("dim(x1, 0) + dim(x2, 0)"), REST.format("dim(x0, 0)"),
+         f"{THREE}, dim(x0, 0) == dim(x1, 0) + dim(x2, 0)", True),
+        (REST.format("dim(x1, 0) + dim(x2, 0)"), REST.format("dim(x0, 0)"), THREE, False),
+        (REST.format("dim(x1, 0) + dim(x2, 0)"), REST.format("dim(x0, 0)"),
+         f"{THREE}, dim(x0, 0) == dim(x1, 0) * dim(x2, 0)", False),
+        # Rows as a term names them by the shape that they are brought to.
+        ("reshape(transpose(transpose(reshape(x0, shape=s0), perm=(1, 0, 2)), perm=(1, 0, 2)), shape=(dim(x0, 0), 8))",
+         "x0", f"{ROWS}, len(s0) == 3, dim(x0, 0) == s0[0] * s0[1], s0[2] == 8", True),
+        ("reshape(transpose(transpose(reshape(x0, shape=s0), perm=(1, 0, 2)), perm=(1, 0, 2)), shape=(dim(x0, 0), 8))",
+         "x0", f"{ROWS}, len(s0) == 3", False),
+        ("concat(slice(x0, axes=(0,), starts=s0, ends=(3,)), slice(x0, axes=(0,), starts=(3,), ends=(5,)), axis=0)",
+         "slice(x0, axes=(0,), starts=s0, ends=(5,))", f"{ROWS}, len(s0) == 1, s0[0] == 1, dim(x0, 0) == 9", False),
+        # Functions of elements go with them; what fills the rest does not.
+        ("transpose(neg(transpose(x0, perm=(1, 0))), perm=(1, 0))", "neg(x0)", ROWS, True),
+        (f"exp(pad(x0, pads=(0, 0, 3, 0), {BORDER}))", f"pad(exp(x0), pads=(0, 0, 3, 0), {BORDER})", ROWS, False),
+        ("transpose(neg(transpose(x0, perm=(1, 0))), perm=(1, 0))", "abs(x0)", ROWS, False),
+    ],
+)  # fmt: skip
+def test_views_of_several_operands_are_equal_only_where_their_pieces_are(
+    left: str, right: str, asked: str, true: bool
+) -> None:
+    (rule,) = parse_rules(f"%phase expand\none: {left} => {right} if {asked}", origin="candidate")
+    assert states_view(rule) is true
+    assert theory_evidence(rule).verdict == ("proved" if true else "undecided")
+
+
+B, P, S = map(Sym.named, ("batch", "past", "new"))
+
+
+def turned_pads(x: eqsat.Tensor) -> eqsat.Tensor:
+    """Borders of two axes, with transposes between."""
+    inner = pad(x, pads=(0, 1, 0, 0, 1, 0)).transpose(0, 2, 1)
+    return pad(inner, pads=(0, 0, 2, 0, 0, 2)).transpose(0, 2, 1)
+
+
+def windows(x: eqsat.Tensor) -> eqsat.Tensor:
+    """Windows of what is padded, put back and cut to size: Swin with sizes that windows do not divide."""
+    parts = pad(x, pads=(0, 0, 0, 0, 0, 2, 2, 0)).reshape(1, 2, 8, 2, 8, 4).transpose(0, 1, 3, 2, 4, 5)
+    back = parts.reshape(4, 64, 4).reshape(1, 2, 2, 8, 8, 4).transpose(0, 1, 3, 2, 4, 5)
+    return back.reshape(1, 16, 16, 4)[:, :14, :14]
+
+
+def shifted(x: eqsat.Tensor) -> eqsat.Tensor:
+    """Rows rolled there, and back through a reshape."""
+    there = concat([x[:, 3:], x[:, :3]], axis=1).reshape(2, 4, 2, 6)
+    flat = there.transpose(0, 3, 1, 2).reshape(2, 6, 8).transpose(0, 2, 1)
+    return concat([flat[:, 5:], flat[:, :5]], axis=1)
+
+
+def cached(k: eqsat.Tensor, v: eqsat.Tensor) -> eqsat.Tensor:
+    """The new rows of a cache, of which heads were split."""
+    heads = [one.reshape(B, n, 4, 2).transpose(0, 2, 1, 3) for one, n in ((k, P), (v, S))]
+    rows = eqsat.slice(concat(heads, axis=2), axes=(2,), starts=(P,), ends=(P + S,))
+    return rows.transpose(0, 2, 1, 3).reshape(B, S, 8)
+
+
+def causal(x: eqsat.Tensor) -> eqsat.Tensor:
+    """Steps padded on the left and cut off again."""
+    return eqsat.slice(pad(x.transpose(0, 2, 1), pads=(0, 0, 3, 0, 0, 0)), axes=(2,), starts=(3,), ends=(S + 3,))
+
+
+def rows(x: eqsat.Tensor, y: eqsat.Tensor) -> eqsat.Tensor:
+    """Rows of a batch that are one axis, taken apart, padded and cut, and joined again."""
+    padded = pad(x.reshape(B, S, 8).transpose(0, 2, 1), pads=(0, 0, 1, 0, 0, 0))
+    return concat([eqsat.slice(padded, axes=(2,), starts=(1,), ends=(S + 1,)).transpose(0, 2, 1), y], axis=1)
+
+
+GRAPHS: dict[str, tuple[Any, list[tuple[Dim, ...]], list[str]]] = {
+    "pads of two axes": (turned_pads, [(8, 4, 6)], ["pad", "relu"]),
+    "windows of what is padded": (windows, [(1, 14, 14, 4)], ["relu"]),
+    "rolled and rolled back": (shifted, [(2, 8, 6)], ["relu"]),
+    "new rows of a cache": (cached, [(B, P, 8), (B, S, 8)], ["relu"]),
+    "left padding cut off": (causal, [(B, S, 6)], ["relu", "transpose"]),
+    "rows of a batch": (rows, [(B * S, 8), (B, S, 8)], ["concat", "relu", "reshape"]),
+}
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_what_is_padded_and_joined_is_put_back_for_every_size(name: str) -> None:
+    make, shapes, wanted = GRAPHS[name]
+    builder = eqsat.Graph("views")
+    operands = [builder.input(f"x{n}", shape, "float32") for n, shape in enumerate(shapes)]
+    builder.output("y", eqsat.relu(make(*operands)))
+    graph = builder.build()
+    found = eqsat.optimize(graph, device="onnxruntime-cpu", measure=False, cache=False).graph
+    assert sorted(node.op for node in found.nodes) == wanted
+    for sizes in ((2, 3, 4), (1, 0, 1), (2, 1, 0), (0, 2, 2)):
+        named = dict(zip(("batch", "past", "new"), sizes, strict=True))
+        random = np.random.default_rng(0)
+        arrays = [random.standard_normal([evaluate(d, named) for d in shape]).astype(np.float32) for shape in shapes]
+        feeds = {f"x{n}": array for n, array in enumerate(arrays)}
+        one, other = (select("numpy").compile(g).run(feeds)["y"] for g in (graph, found))
+        assert np.array_equal(one, other)

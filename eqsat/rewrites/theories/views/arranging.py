@@ -25,8 +25,9 @@ _Box = list[tuple[Dim, Dim]]
 def written_views(view: PiecewiseView, shapes: Mapping[str, Sequence[Dim]]) -> Iterator[str]:
     """Terms that make a view of operands of known shapes; what they make is for a proof to say."""
     if len(view.pieces) == 1 and view.rest is None:
-        name = view.pieces[0].operand
-        yield from written_map(StridedMap.of(view), StridedMap.of(PiecewiseView.of_operand(name, shapes[name])))
+        piece = view.pieces[0]
+        whole = PiecewiseView.of_operand(piece.operand, shapes[piece.variable])
+        yield from written_map(StridedMap.of(view), StridedMap.of(whole))
     elif view.pieces:
         yield from _arranged(view, shapes)
         yield from _turned(view, shapes)

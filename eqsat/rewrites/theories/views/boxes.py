@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.language.terms.dims import Dim, product
 from eqsat.rewrites.theories.views.extents import Extent, beside
 
+_VARIABLE = re.compile(r"\bx\d*\b")
+
 
 @dataclass(frozen=True)
 class ViewPiece:
-    """A box of a view that an operand fills: an extent for each digit, and the place of its first element."""
+    """A box of a view that an operand fills: an extent for each digit, and the place of its first element.
+
+    The operand is a variable of a term, or what operators compute of each of its elements: relu(x0).
+    """
 
     operand: str
     offset: Dim
     extents: tuple[Extent, ...]
+
+    @property
+    def variable(self) -> str:
+        """The variable of its operand."""
+        (name,) = _VARIABLE.findall(self.operand)
+        return str(name)
 
     @property
     def size(self) -> Dim:

@@ -19,9 +19,17 @@ from eqsat.rewrites.theories.chosen import ChosenNodes
 from eqsat.rewrites.theories.contractions import UnreadError
 from eqsat.rewrites.theories.stating import stated
 from eqsat.rewrites.theories.views.arranging import written_views
-from eqsat.rewrites.theories.views.naming import DimNames, size_text
+from eqsat.rewrites.theories.views.naming import DimNames
 from eqsat.rewrites.theories.views.pieces import PiecewiseView
-from eqsat.rewrites.theories.views.reading import VIEWS, Integers, gathered, states_view, view_of
+from eqsat.rewrites.theories.views.reading import (
+    VIEWS,
+    Integers,
+    gathered,
+    is_of_elements,
+    states_view,
+    view_of,
+    written_fields,
+)
 from eqsat.rewrites.theories.views.writing import steps_of
 from eqsat.system.deadline import check
 
@@ -92,7 +100,12 @@ class ViewRegion:
         self._known: dict[int, tuple[str, PiecewiseView]] = {}
         self._collect(root, frozenset())
         self._types = {leader: self._type(leader) for leader in self._named}
-        self._names = DimNames({name: self._types[leader] for leader, name in self._named.items()})
+        types = {name: self._types[leader] for leader, name in self._named.items()}
+        given = {leader: self.egraph.nodes[enode] for leader, enode in self._inner.items()}
+        shapes = {
+            leader: node.attrs["shape"] for leader, node in given.items() if node.op in ("reshape", "expand", "fill")
+        }
+        self._names = DimNames(types, shapes)
 
     def matches(self) -> Iterator[Match]:
         """The equations of the region; _RefusedError for an operator that is to be taken as it is."""
@@ -103,21 +116,28 @@ class ViewRegion:
         conditions = [*self._stated, *(one for its in about for one in its), *self._names.conditions]
         sizes = [(name, self._sizes(leader)) for leader, name in self._named.items()]
         named = {name: leader for leader, name in self._named.items()}
+        called = self._names.called
+        bound = {name: self.egraph.nodes[self._inner[leader]].attrs["shape"] for leader, name in called.items()}
         for rule in _rules(text, tuple(dict.fromkeys(conditions)), view, tuple(sizes)):
-            yield self.nodes.match(rule, self.root, named, tuple(self._inner.values()))
+            yield self.nodes.match(rule, self.root, named, tuple(self._inner.values()), bound)
 
     def _collect(self, leader: int, above: frozenset[int]) -> None:
         """Number the operators that are read, and name what they read, in the order of operands."""
         if leader in self._inner or leader in self._named:
             return
-        op = self.nodes.op(leader)
-        is_read = op == "fill" or (op in VIEWS and (op != "gather" or self._integers(leader) is not None))
-        if not is_read or leader in above or leader in self._whole or len(self._inner) >= _MOST_STEPS:
+        if not self._is_read(leader) or leader in above or leader in self._whole or len(self._inner) >= _MOST_STEPS:
             self._named[leader] = f"x{len(self._named)}"
             return
         self._inner[leader] = self.nodes.made[leader]
         for operand in self.egraph.nodes[self.nodes.made[leader]].operands:
             self._collect(self.egraph.find(operand), above | {leader})
+
+    def _is_read(self, leader: int) -> bool:
+        op = self.nodes.op(leader)
+        if is_of_elements(op):  # between views
+            below = self.nodes.op(_viewed(self.nodes, leader)[0])
+            return below in VIEWS or is_of_elements(below)
+        return op == "fill" or (op in VIEWS and (op != "gather" or self._integers(leader) is not None))
 
     def _type(self, leader: int) -> TensorType:
         type = self.egraph.type(leader)
@@ -149,20 +169,22 @@ class ViewRegion:
     def _made(self, leader: int) -> tuple[str, PiecewiseView]:
         node = self.egraph.nodes[self.nodes.made[leader]]
         fields = {name: self._value(value) for name, value in OPS[node.op].complete(node.attrs).items()}
-        written = ", ".join(f"{name}={_text(value)}" for name, value in fields.items())
+        called = self._names.called.get(leader)
+        stated = written_fields({name: value for name, value in fields.items() if called is None or name != "shape"})
+        written = ", ".join([*stated, *([f"shape={called}"] if called is not None else [])])
         if node.op == "fill":
             return f"fill({written})", PiecewiseView.of_number(fields["value"], fields["shape"])
         operands = [self.egraph.find(one) for one in node.operands]
         read = [self._read(one) for one in _viewed(self.nodes, leader)]
-        views, texts = [view for _, view in read], [text for text, _ in read]
+        views, parts = [view for _, view in read], [text for text, _ in read]
         if node.op != "gather":
-            return f"{node.op}({', '.join([*texts, written])})", view_of(node.op, views, fields)
+            return f"{node.op}({', '.join([*parts, *([written] if written else [])])})", view_of(node.op, views, fields)
         integers, name = self._integers(leader), self._named[operands[1]]
         if integers is None:
             raise UnreadError
         start, sizes, strides = integers
         self._stated.append(f"is_strided({name}, {start}, {sizes!r}, {strides!r})")
-        return f"gather({texts[0]}, {name}, {written})", gathered(
+        return f"gather({parts[0]}, {name}, {written})", gathered(
             views[0], fields["axis"], integers, self._sizes(operands[1])
         )
 
@@ -198,17 +220,6 @@ class ViewRegion:
         start = int(whole[0])
         is_map = len(left) == 1 and np.array_equal(whole, strided(start, sizes, strides))
         return (start, tuple(sizes), tuple(strides)) if is_map else None
-
-
-def _text(value: Any) -> str:
-    """An attribute as rules write it; ValueError where it is no literal."""
-    if isinstance(value, tuple):
-        return f"({''.join(f'{_text(one)}, ' for one in value)})"
-    if isinstance(value, Sym):
-        return size_text(value)
-    if value is not None and not isinstance(value, (bool, int, float, str)):
-        raise ValueError(f"{value!r} is no literal")
-    return repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)
 
 
 @lru_cache(4096)

@@ -22,21 +22,34 @@ def size_text(size: Dim) -> str:
 
 
 class DimNames:
-    """The dims of operands by how conditions write them, with conditions that state sums and products of others.
+    """The dims of a term as conditions write them, with conditions that state sums and products of others.
 
-    A dim that others make up has no name: it is written in theirs, so that sizes are equal in any spelling.
+    A dim is written in those of operands, as dim(x0, 1), or where these have it only within products and sums, in those
+    of a shape that an operator is given, which the term calls by a name: s0[1]. One that others make up has no name, so
+    that sizes are equal in any spelling.
     """
 
-    def __init__(self, types: Mapping[str, TensorType]) -> None:
+    def __init__(self, types: Mapping[str, TensorType], shapes: Mapping[int, tuple[Dim, ...]]) -> None:
         self._known: dict[Dim, Sym] = {}
         self.conditions: list[str] = []
+        #: The names of shapes, by what is given them.
+        self.called: dict[int, str] = {}
         dims = [(dim, f"dim({name}, {axis})") for name, type in types.items() for axis, dim in enumerate(type.dims)]
-        symbols = [(dim, text) for dim, text in dims if isinstance(dim, Sym)]
-        for dim, text in symbols:
-            if _is_atom(dim):
+        for dim, text in dims:
+            if isinstance(dim, Sym) and is_atom(dim):
                 self._known.setdefault(dim, Sym.named(text))
-        for dim, text in symbols:
-            if dim in self._known:
+        for number, shape in shapes.items():
+            if any(isinstance(dim, Sym) and is_atom(dim) and dim not in self._known for dim in shape):
+                name = self.called[number] = f"s{len(self.called)}"
+                self.conditions.append(f"len({name}) == {len(shape)}")
+                for place, dim in enumerate(shape):
+                    if isinstance(dim, Sym) and is_atom(dim):
+                        self._known.setdefault(dim, Sym.named(f"{name}[{place}]"))
+                    dims.append((dim, f"{name}[{place}]"))
+        for dim, text in dims:
+            if dim in self._known or (isinstance(dim, int) and text.startswith("dim(")):
+                if str(self._known.get(dim, text)) != text and not text.startswith("dim("):
+                    self.conditions.append(f"{text} == {self._known[dim]}")
                 continue
             try:
                 self.conditions.append(f"{text} == {size_text(self.size(dim))}")
@@ -49,7 +62,7 @@ class DimNames:
             return dim
         if dim in self._known:
             return self._known[dim]
-        sums = [one for one in self._known if isinstance(one, Sym) and not _is_atom(one)]
+        sums = [one for one in self._known if isinstance(one, Sym) and not is_atom(one)]
         for one in sums:
             rest = polynomial_quotient(dim, one)
             if rest is not None:
@@ -67,7 +80,7 @@ class DimNames:
         return total
 
 
-def _is_atom(dim: Sym) -> bool:
+def is_atom(dim: Sym) -> bool:
     """True for a dim that is a name, or a function of others, and no sum or product."""
     (monomial, number), *more = dim.terms
     return not more and number == 1 and len(monomial) == 1 and monomial[0][1] == 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.language.declaration.symbolic import at_least
@@ -65,6 +65,10 @@ class PiecewiseView:
         """Where the digits of an axis stand among all."""
         begun = sum(map(len, self.axes[:axis]))
         return range(begun, begun + len(self.axes[axis]))
+
+    def mapped(self, function: Callable[[str], str]) -> PiecewiseView:
+        """The view with other operands in the place of these."""
+        return self._with(self.axes, (replace(one, operand=function(one.operand)) for one in self.pieces))
 
     def transposed(self, perm: Sequence[int]) -> PiecewiseView:
         """The view with its axes in another order."""

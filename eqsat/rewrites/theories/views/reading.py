@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from eqsat.language.declaration.symbolic import at_least
-from eqsat.language.ops import spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms.dims import Dim, Sym, polynomial_quotient
 from eqsat.language.terms.pattern import App, Pattern, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.contractions import UnreadError, stated_sizes
 from eqsat.rewrites.theories.identities import argument_of, ranks_of, stated_numbers
 from eqsat.rewrites.theories.views.boxes import ViewPiece
+from eqsat.rewrites.theories.views.naming import size_text
 from eqsat.rewrites.theories.views.pieces import PiecewiseView
 
 #: Operators whose results are elements of their operands.
 VIEWS = frozenset({"reshape", "transpose", "slice", "expand", "tile", "gather", "pad", "concat"})
+#: A size of a shape that a term calls by a name.
+_SIZE_OF_SHAPE = re.compile(r"\w+\[\d+\]")
 #: Integers that a constant holds: the first, and the sizes and strides of digits by which they go on.
 Integers = tuple[int, tuple[int, ...], tuple[int, ...]]
 
@@ -45,7 +49,30 @@ def view_of(op: str, views: Sequence[PiecewiseView], fields: Mapping[str, Any]) 
             for axis, *bounds in zip(fields["axes"], fields["starts"], fields["ends"], steps, strict=True):
                 x = x.sliced(axis, *_kept(x.shape[axis], *bounds))
             return x
+    if is_of_elements(op) and x.rest is None:
+        return x.mapped(lambda operand: f"{op}({', '.join([operand, *written_fields(fields)])})")
     raise UnreadError
+
+
+def is_of_elements(op: str) -> bool:
+    """True for an operator that computes each element of its result from the one of its operand there."""
+    declared = OPS.get(op)
+    return declared is not None and declared.pointwise and declared.max_operands == 1 and not declared.random
+
+
+def written_fields(fields: Mapping[str, Any]) -> list[str]:
+    """Attributes as rules write them; ValueError where one is no literal and no size."""
+    return [f"{name}={_text(value)}" for name, value in fields.items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, tuple):
+        return f"({''.join(f'{_text(one)}, ' for one in value)})"
+    if isinstance(value, Sym):
+        return size_text(value)
+    if value is not None and not isinstance(value, (bool, int, float, str)):
+        raise ValueError(f"{value!r} is no literal")
+    return repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)
 
 
 def _kept(size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim, int]:
@@ -89,16 +116,16 @@ class ViewReading:
         """The sizes that conditions state as polynomials of others, by the dim that stands for all of one size."""
         found: dict[str, Dim] = {}
         for text in sorted(self.conditions):
-            dim, _, other = text.partition(" == ")
-            if dim.startswith("dim(") and other and not other.isdigit() and not _is_dim(other):
-                tree = ast.parse(other, mode="eval").body
-                found[self._stated.get(dim, dim)] = self._value(tree, {})
+            size, _, other = text.partition(" == ")
+            if (_is_dim(size) and not (other.isdigit() or _is_dim(other))) or _SIZE_OF_SHAPE.fullmatch(size):
+                found[self._stated.get(size, size)] = self._value(ast.parse(other, mode="eval").body, {})
         return found
 
     @cached_property
     def _stated(self) -> Mapping[str, str]:
-        right = {text: text.partition(" == ")[2] for text in self.conditions}
-        return stated_sizes({text for text, other in right.items() if other.isdigit() or _is_dim(other)})
+        """For dims of operands, the number that they are, or the dim that stands for all of one size."""
+        pairs = {text: text.partition(" == ") for text in self.conditions}
+        return stated_sizes({t for t, (a, _, b) in pairs.items() if _is_dim(a) and (b.isdigit() or _is_dim(b))})
 
     def dim(self, text: str) -> Dim:
         """A dim as conditions write it: a number, a polynomial of others, or the name of all dims of one size."""
@@ -126,7 +153,7 @@ class ViewReading:
                 return PiecewiseView.of_number(fields["value"], fields["shape"])
             case App("gather", (x, Var(name))):
                 return self._gathered(self.map_of(x), name, self._fields(pattern)["axis"])
-            case App(op, operands) if op in VIEWS - {"gather"}:
+            case App(op, operands) if op in VIEWS - {"gather"} or is_of_elements(op):
                 return view_of(op, [self.map_of(one) for one in operands], self._fields(pattern))
         raise UnreadError
 
@@ -137,6 +164,9 @@ class ViewReading:
         return gathered(view, axis, integers, shape)
 
     def _fields(self, app: App) -> dict[str, Any]:
+        # A name stands for a shape, whose sizes are no less than 0 as dims are.
+        if any(isinstance(one.tree, ast.Name) and name != "shape" for name, one in app.fields.items()):
+            raise UnreadError
         stated = {name: self._value(one.tree, self._sizes) for name, one in app.fields.items()}
         return {**spec(app.op).attrs, **stated}
 
@@ -154,8 +184,13 @@ class ViewReading:
                 return self._value(one, sums) - self._value(other, sums)
             case ast.BinOp(one, ast.Mult(), other):
                 return self._value(one, sums) * self._value(other, sums)
-            case ast.Call(ast.Name("dim")):
+            case ast.Call(ast.Name("dim")) | ast.Subscript(ast.Name()):
                 return self._dim(ast.unparse(tree), sums)
+            case ast.Name(name):
+                rank = next(
+                    int(text.partition(" == ")[2]) for text in self.conditions if text.startswith(f"len({name}) ")
+                )
+                return tuple(self._dim(f"{name}[{place}]", sums) for place in range(rank))
         raise UnreadError
 
 
