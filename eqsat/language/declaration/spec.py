@@ -105,7 +105,7 @@ class OpSpec:
     total: Total = ""
     choices: ChoicesOf = field(default_factory=dict)
     beside: Beside | None = None
-    on_dims: Callable[..., Array] | None = None
+    on_dims: Callable[..., Array | tuple[Array, ...]] | None = None
     unchanged: Callable[[Node, TensorType, TensorType], bool] | None = None
     portable: Callable[[Attrs, Sequence[Array | None]], bool] | None = None
     demands: Callable[[Sequence[Shape], Shape, Attrs], Iterator[Constraint]] | None = None
@@ -232,7 +232,7 @@ class Facts(TypedDict, total=False):
     beside: Beside
     #: The result on small tensors of integers whose elements are dims, from attributes and operands; Undecided where
     #: the sizes of named dims decide it.
-    on_dims: Callable[..., Array]
+    on_dims: Callable[..., Array | tuple[Array, ...]]
     #: Whether a node hands its first operand on as it is, by the operand's type and the result's.
     unchanged: Callable[[Node, TensorType, TensorType], bool]
     #: Whether every machine and runtime makes the same of operands with these attributes; all of them where left out.

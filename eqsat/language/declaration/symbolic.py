@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.terms import Array, Attrs, Dim, DType, Sym, TensorType, dim_max, exact_quotient, floordiv, product
-from eqsat.language.terms.dims import dim_min
+from eqsat.language.terms import Array, Attrs, Dim, DType, Sym, TensorType, dim_max, floordiv, product
+from eqsat.language.terms.dims import dim_min, polynomial_quotient
 
 #: Larger tensors are no shapes.
 MOST_ELEMENTS = 1024
@@ -85,7 +85,7 @@ def _quotient(a: Dim, b: Dim) -> Dim:
     """Rounded toward zero, as ONNX divides integers."""
     if b == 0:
         raise Undecided
-    quotient = exact_quotient(a, b)
+    quotient = polynomial_quotient(a, b)
     if quotient is not None:
         return quotient
     if isinstance(a, int) and isinstance(b, int):
@@ -101,7 +101,7 @@ def _mod(a: Dim, b: Dim) -> Dim:
         raise Undecided
     if isinstance(a, int) and isinstance(b, int):
         return a % b
-    return 0 if exact_quotient(a, b) is not None else Sym.function("mod", a, b)
+    return 0 if polynomial_quotient(a, b) is not None else Sym.function("mod", a, b)
 
 
 def _fmod(a: Dim, b: Dim) -> Dim:
@@ -253,6 +253,13 @@ def expand(attrs: Attrs, x: Array) -> Array:
 def concat(attrs: Attrs, *xs: Array) -> Array:
     """Arrays joined along an axis."""
     return np.concatenate(xs, axis=attrs["axis"])
+
+
+def split(attrs: Attrs, x: Array) -> tuple[Array, ...]:
+    """Parts of arrays along an axis."""
+    if any(isinstance(size, Sym) for size in attrs["sizes"]):
+        raise Undecided
+    return tuple(np.split(x, np.cumsum(attrs["sizes"])[:-1], axis=attrs["axis"]))
 
 
 def tile(attrs: Attrs, x: Array) -> Array:

@@ -21,7 +21,7 @@ from eqsat.language.terms import (
     Shape,
     Sym,
     TensorType,
-    exact_quotient,
+    polynomial_quotient,
     product,
 )
 from eqsat.language.terms.dims import fresh_dims
@@ -239,7 +239,7 @@ class Tensor:
             raise ShapeError(f"reshape to {list(shape)}", expected="at most one -1")
         if -1 in dims:
             rest = product(d for d in dims if d != -1)
-            left = exact_quotient(self.type.size, rest)
+            left = polynomial_quotient(self.type.size, rest)
             if left is None:
                 raise ShapeError(
                     f"reshape of {self.name!r}, {self.type}, to {list(shape)}",

@@ -154,7 +154,7 @@ class Folder:
             self._become(node, outputs, [np.empty(t.static, t.dtype.numpy) for _, t in outputs])
             return True
         # Dims are numbers without bounds; arithmetic on integers that are known wraps around.
-        if len(outputs) == 1 and not self._is_arithmetic(node) and self._fold_dims(node, outputs[0]):
+        if not self._is_arithmetic(node) and self._fold_dims(node, outputs, len(results)):
             return True
         if not self._is_foldable(node, operands, results):
             return False
@@ -177,30 +177,34 @@ class Folder:
             return False
         return all(v is None or v in self.constants for v in node.inputs)
 
-    def _fold_dims(self, node: Node, output: tuple[str, TensorType]) -> bool:
-        """Shape arithmetic: a constant where all dims are integers, else dims that are remembered for later nodes."""
-        value, type = output
-        known = self._known_dims(node, type)
-        if known is None or not is_shape_like(type) or known.shape != type.static or not fits(known, type.dtype):
+    def _fold_dims(self, node: Node, outputs: Sequence[tuple[str, TensorType]], count: int) -> bool:
+        """Shape arithmetic: constants where all dims are integers, else dims that are remembered for later nodes."""
+        known = self._known_dims(node, outputs, count)
+        if known is None:
             return False
-        integers = as_integers(known, type.dtype)
-        if integers is None:
-            self._dims[value] = known
+        for (_, type), dims in zip(outputs, known, strict=True):
+            if not is_shape_like(type) or dims.shape != type.static or not fits(dims, type.dtype):
+                return False
+        integers = [as_integers(dims, type.dtype) for (_, type), dims in zip(outputs, known, strict=True)]
+        if any(one is None for one in integers):
+            self._dims |= {value: dims for (value, _), dims in zip(outputs, known, strict=True)}
             return False
-        self._become(node, [output], [integers])
+        self._become(node, outputs, [one for one in integers if one is not None])
         return True
 
-    def _known_dims(self, node: Node, type: TensorType) -> Array | None:
+    def _known_dims(self, node: Node, outputs: Sequence[tuple[str, TensorType]], count: int) -> list[Array] | None:
+        """The dims that each output is known to hold; None where those of one are not."""
         if node.op in _SHAPES:
             operand = self.types[node.inputs[0] or ""]
             if not isinstance(operand, TensorType) or operand.shape is None:
                 return None
             if node.op == "shape":
-                return shape_elements(operand, node.attrs["start"], node.attrs["end"])
+                elements = shape_elements(operand, node.attrs["start"], node.attrs["end"])
+                return None if elements is None else [elements]
             size = np.empty((), object)
             size[()] = operand.size
-            return size
-        if not is_shape_like(type):
+            return [size]
+        if len(outputs) < count or not all(is_shape_like(type) for _, type in outputs):
             return None
         return _evaluated(node, [None if v is None else self.dims(v) for v in node.inputs])
 
@@ -279,13 +283,14 @@ def _joined(known: TensorType, stated: TensorType) -> tuple[int | Sym, ...] | No
     )
 
 
-def _evaluated(node: Node, operands: Sequence[Array | None]) -> Array | None:
-    """The result of a shape computation on known operands, or None where known dims do not decide it."""
+def _evaluated(node: Node, operands: Sequence[Array | None]) -> list[Array] | None:
+    """The results of a shape computation on known operands, or None where known dims do not decide them."""
     rule, known = OPS[node.op].on_dims, [x for x in operands if x is not None]
     if rule is None or len(known) < len(operands):
         return None
     try:
-        return as_dims(rule(node.attrs, *known))
+        found = rule(node.attrs, *known)
+        return [as_dims(one) for one in (found if isinstance(found, tuple) else (found,))]
     except (Undecided, IndexError, ValueError):
         return None
 

@@ -74,6 +74,7 @@ _copying = partial(op, multilinear=(0,), movement=True, total="static", hands_on
     onnx="Split",
     instances=({"axis": 0, "sizes": _halves(0)}, {"axis": 1, "sizes": _halves(1)}),
     shapes="One output a size: the shape of x with that size at `axis`; the sizes add up to the dim there.",
+    on_dims=symbolic.split,
     unchanged=unchanged.alone,
     demands=demands.parts,
     strided=True,

@@ -13,6 +13,7 @@ from eqsat.language.terms.dims import dim_max as dim_max
 from eqsat.language.terms.dims import evaluate as evaluate
 from eqsat.language.terms.dims import exact_quotient as exact_quotient
 from eqsat.language.terms.dims import floordiv as floordiv
+from eqsat.language.terms.dims import polynomial_quotient as polynomial_quotient
 from eqsat.language.terms.dims import product as product
 from eqsat.language.terms.float8 import Float8Scale as Float8Scale
 from eqsat.language.terms.graph import OPAQUE as OPAQUE

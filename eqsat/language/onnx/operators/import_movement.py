@@ -26,6 +26,7 @@ from eqsat.language.terms import (
     dim_max,
     exact_quotient,
     floordiv,
+    polynomial_quotient,
     product,
 )
 
@@ -55,7 +56,7 @@ def _reshape(call: Call) -> None:
 def _quotient(total: Dim, others: Dim) -> Dim:
     if others == 0:
         raise Unsupported("a dim of an empty tensor is left open")
-    exact = exact_quotient(total, others)
+    exact = polynomial_quotient(total, others)
     return floordiv(total, others) if exact is None else exact
 
 
