@@ -21,6 +21,11 @@ _NAMESPACE = {
     "gather": lambda x, i, axis: np.take(x, i, axis=axis),
     "concat": lambda *xs, axis: np.concatenate(xs, axis=axis),
     "fill": lambda shape, value, dtype: np.full(shape, value),
+    "gather_nd": lambda x, i: x[tuple(np.moveaxis(i, -1, 0))],
+    "iota": lambda start, step, size, dtype: start + step * np.arange(size),
+    "shape": lambda x, start=0, end=None: np.array(x.shape[start:end]),
+    "add": np.add,
+    "mul": np.multiply,
     "neg": np.negative,
     "tile": lambda x, repeats: np.tile(x, repeats),
 }

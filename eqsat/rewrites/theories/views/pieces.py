@@ -166,15 +166,21 @@ class PiecewiseView:
         return view.normalised()
 
     @staticmethod
+    def aligned(views: Sequence[PiecewiseView], axis: int = -1) -> Sequence[PiecewiseView]:
+        """Views of one shape with the same digits; along an axis sizes may differ, and so may its first digit."""
+        for place in range(len(views[0].axes)):
+            along = place == axis
+            inner = refinement([view.axes[place][along:] for view in views if view.axes[place][along:] or not along])
+            views = [view._refined(place, inner, along=along) for view in views]
+        return views
+
+    @staticmethod
     def joined(views: Sequence[PiecewiseView], axis: int) -> PiecewiseView:
         """Views one after the other along an axis."""
         rests = {view.rest for view in views if view.rest is not None}
         if len(rests) > 1 or len({len(view.axes) for view in views}) != 1:
             raise UnreadError
-        for place in range(len(views[0].axes)):
-            along = place == axis
-            inner = refinement([view.axes[place][along:] for view in views if view.axes[place][along:] or not along])
-            views = [view._refined(place, inner, along=along) for view in views]
+        views = PiecewiseView.aligned(views, axis)
         digit = views[0].places(axis)[0]
         total: Dim = 0
         pieces: list[ViewPiece] = []

@@ -4,105 +4,23 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from eqsat.language.declaration.symbolic import at_least
-from eqsat.language.ops import OPS, spec
-from eqsat.language.terms.dims import Dim, Sym, polynomial_quotient
+from eqsat.language.ops import spec
+from eqsat.language.terms.dims import Dim, Sym
 from eqsat.language.terms.pattern import App, Pattern, Spread, Var
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.contractions import UnreadError, stated_sizes
 from eqsat.rewrites.theories.identities import argument_of, ranks_of, stated_numbers
-from eqsat.rewrites.theories.views.boxes import ViewPiece
-from eqsat.rewrites.theories.views.naming import size_text
+from eqsat.rewrites.theories.views.operators import view_of
 from eqsat.rewrites.theories.views.pieces import PiecewiseView
+from eqsat.rewrites.theories.views.positions import Integers, counted, gathered, position_of, size_at
 
-#: Operators whose results are elements of their operands.
-VIEWS = frozenset({"reshape", "transpose", "slice", "expand", "tile", "gather", "pad", "concat"})
 #: A size of a shape that a term calls by a name.
 _SIZE_OF_SHAPE = re.compile(r"\w+\[\d+\]")
-#: Integers that a constant holds: the first, and the sizes and strides of digits by which they go on.
-Integers = tuple[int, tuple[int, ...], tuple[int, ...]]
-
-
-def view_of(op: str, views: Sequence[PiecewiseView], fields: Mapping[str, Any]) -> PiecewiseView:
-    """The view that an operator makes of others, but for one that reads indices; UnreadError for what is none."""
-    x = views[0]
-    match op:
-        case "transpose":
-            return x.transposed(fields["perm"])
-        case "reshape":
-            return x.reshaped(fields["shape"])
-        case "expand":
-            return x.expanded(fields["shape"])
-        case "tile":
-            return x.tiled(fields["repeats"])
-        case "pad" if fields["mode"] == "constant":
-            return x.padded(fields["pads"], fields["value"])
-        case "concat":
-            return PiecewiseView.joined(views, fields["axis"] % len(x.axes))
-        case "slice":
-            steps = fields["steps"] or (1,) * len(fields["axes"])
-            for axis, *bounds in zip(fields["axes"], fields["starts"], fields["ends"], steps, strict=True):
-                x = x.sliced(axis, *_kept(x.shape[axis], *bounds))
-            return x
-    if is_of_elements(op) and x.rest is None:
-        return x.mapped(lambda operand: f"{op}({', '.join([operand, *written_fields(fields)])})")
-    raise UnreadError
-
-
-def is_of_elements(op: str) -> bool:
-    """True for an operator that computes each element of its result from the one of its operand there."""
-    declared = OPS.get(op)
-    return declared is not None and declared.pointwise and declared.max_operands == 1 and not declared.random
-
-
-def written_fields(fields: Mapping[str, Any]) -> list[str]:
-    """Attributes as rules write them; ValueError where one is no literal and no size."""
-    return [f"{name}={_text(value)}" for name, value in fields.items()]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, tuple):
-        return f"({''.join(f'{_text(one)}, ' for one in value)})"
-    if isinstance(value, Sym):
-        return size_text(value)
-    if value is not None and not isinstance(value, (bool, int, float, str)):
-        raise ValueError(f"{value!r} is no literal")
-    return repr(value).replace("inf", "1e999") if isinstance(value, float) else repr(value)
-
-
-def _kept(size: Dim, start: Dim, end: Dim, step: int) -> tuple[Dim, Dim, int]:
-    """The first place that a slice takes, how many there are, and the step; there has to be one."""
-    if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
-        kept = range(size)[start : None if end < 0 and step < 0 else end : step]
-        if not kept or end < -1 or (end < 0 and step > 0) or start < 0:
-            raise UnreadError
-        return kept[0], len(kept), step if len(kept) > 1 else 1
-    if step == -1 and end == -1 and start == size - 1:
-        return start, size, step
-    end = size if at_least(end, size) else end
-    if step == 1 and start != end and all(at_least(*pair) for pair in ((start, 0), (end, start), (size, end))):
-        return start, end - start, 1
-    count = polynomial_quotient(size, step) if step > 1 and end == size else None
-    if count is None or not (at_least(start, 0) and at_least(step - 1, start)):
-        raise UnreadError
-    return start, count, step
-
-
-def gathered(view: PiecewiseView, axis: int, integers: Integers, shape: Sequence[Dim]) -> PiecewiseView:
-    """The view of what constant indices of a shape choose along an axis."""
-    start, sizes, strides = integers
-    if 0 in sizes:
-        raise UnreadError
-    extents = tuple((0, size, stride) for size, stride in zip(sizes, strides, strict=True))
-    indices = PiecewiseView((sizes,), (ViewPiece("", start, extents),)).reshaped(shape)
-    (piece,) = indices.pieces
-    digits = [[piece.extents[place][1:] for place in indices.places(its)] for its in range(len(shape))]
-    return view.gathered(axis % len(view.axes), start, digits)
 
 
 @dataclass(frozen=True)
@@ -151,17 +69,25 @@ class ViewReading:
             case App("fill", ()):
                 fields = self._fields(pattern)
                 return PiecewiseView.of_number(fields["value"], fields["shape"])
-            case App("gather", (x, Var(name))):
-                return self._gathered(self.map_of(x), name, self._fields(pattern)["axis"])
-            case App(op, operands) if op in VIEWS - {"gather"} or is_of_elements(op):
+            case App("gather" | "gather_nd", (x, index)):
+                return gathered(pattern.op, self.map_of(x), self.positions_of(index), self._fields(pattern))
+            case App(op, operands):
                 return view_of(op, [self.map_of(one) for one in operands], self._fields(pattern))
         raise UnreadError
 
-    def _gathered(self, view: PiecewiseView, name: str, axis: int) -> PiecewiseView:
-        """The view of what constant indices choose along an axis; a condition states them."""
-        integers = next(found for text in self.conditions if (found := _stated_integers(text, name)))
-        shape = [self.dim(f"dim({name}, {place})") for place in range(ranks_of(self.conditions)[name])]
-        return gathered(view, axis, integers, shape)
+    def positions_of(self, pattern: Pattern | Spread) -> PiecewiseView:
+        """The positions that a term of integers is; UnreadError for what is none."""
+        match pattern:
+            case Var(name):
+                integers = next(found for text in self.conditions if (found := _stated_integers(text, name)))
+                shape = [self.dim(f"dim({name}, {place})") for place in range(ranks_of(self.conditions)[name])]
+                return counted(*integers, shape)
+            case App("gather", (App("shape", (x,)) as whole, index)):
+                fields = self._fields(whole)
+                return size_at(self.map_of(x).shape[fields["start"] : fields["end"]], self.positions_of(index))
+            case App(op, operands):
+                return position_of(op, [self.positions_of(one) for one in operands], self._fields(pattern))
+        raise UnreadError
 
     def _fields(self, app: App) -> dict[str, Any]:
         # A name stands for a shape, whose sizes are no less than 0 as dims are.
