@@ -25,8 +25,8 @@ class Maker:
         self._random = np.random.default_rng(zlib.crc32(name.encode()))
         self._count = 0
 
-    def x(self, *shape: int, dtype: str = "float32") -> Tensor:
-        """An input."""
+    def x(self, *shape: int | str, dtype: str = "float32") -> Tensor:
+        """An input; a dim that is free has a name."""
         self._count += 1
         return self.builder.input(f"x{self._count}", shape, dtype)
 

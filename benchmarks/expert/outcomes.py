@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.expert.case import Case
-from eqsat.language.terms import Graph
+from eqsat.language.terms import Graph, Sym, evaluate
 
 #: The devices whose costs count: of this machine's runtime, and of a GPU.
 DEVICES = ("onnxruntime-cpu", "nvidia-h200")
@@ -80,14 +80,19 @@ def counted(rows: Sequence[Mapping[str, Any]]) -> dict[str, Counter[str]]:
 
 
 def difference(given: Graph, expert: Graph) -> float:
-    """The largest relative distance of the outputs of the two sides of a case, in float32 on random inputs."""
+    """The largest relative distance of the outputs of the two sides of a case, in float32 on random inputs.
+
+    Named dims have different sizes.
+    """
     from eqsat.runtime.backend import select
 
     random = np.random.default_rng(0)
     inputs = {}
-    for name in {*given.inputs, *expert.inputs}:
-        type = (given if name in given.inputs else expert).type(name)
-        shape = tuple(int(str(d)) for d in type.dims)
+    types = {name: (given if name in given.inputs else expert).type(name) for name in {*given.inputs, *expert.inputs}}
+    names = sorted({name for type in types.values() for d in type.dims if isinstance(d, Sym) for name in d.names()})
+    sizes = {name: 3 + place for place, name in enumerate(names)}
+    for name, type in types.items():
+        shape = tuple(evaluate(d, sizes) for d in type.dims)
         floats = type.dtype.is_float
         inputs[name] = random.standard_normal(shape, np.float32) if floats else random.integers(0, 64, shape)
     first, second = (_outputs(select("numpy"), graph, inputs) for graph in (given, expert))

@@ -7,6 +7,7 @@ from benchmarks.expert.cases import (
     chains,
     einsums,
     factoring,
+    joins,
     matrices,
     norms,
     published,
@@ -17,7 +18,7 @@ from benchmarks.expert.cases import (
 
 #: The modules, whose cases are registered as they are read.
 MODULES = (
-    *(published, chains, factoring, views, attention, activations),
+    *(published, chains, factoring, views, joins, attention, activations),
     *(norms, rotary, matrices, einsums, recurrences),
 )
 

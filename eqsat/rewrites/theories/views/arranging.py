@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cmp_to_key
 
 from eqsat.language.declaration.symbolic import at_least
-from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.dims import Dim, product
 from eqsat.rewrites.theories.contractions import UnreadError
 from eqsat.rewrites.theories.views.boxes import ViewPiece
 from eqsat.rewrites.theories.views.pieces import PiecewiseView
@@ -50,10 +50,14 @@ def _arranged(view: PiecewiseView, shapes: Mapping[str, Sequence[Dim]]) -> Itera
             inner = view
             for axis, (start, end) in enumerate(hull):
                 inner = inner.sliced(axis, start, end - start)
-            text = _best(inner, shapes)
-            if text is not None and view.rest is not None and all(isinstance(pad, int) for pad in pads):
-                number = repr(view.rest).replace("inf", "1e999")
-                yield f"pad({text}, pads={tuple(pads)!r}, mode='constant', value={number})"
+            if view.rest is not None and all(isinstance(pad, int) for pad in pads):
+                stated = "mode='constant', value=" + repr(view.rest).replace("inf", "1e999")
+                text, cut = _best(inner, shapes), _cut_off(inner, shapes)
+                if text is not None:
+                    yield f"pad({text}, pads={tuple(pads)!r}, {stated})"
+                if cut is not None:
+                    both = tuple(pad - off for pad, off in zip(pads, cut, strict=True))
+                    yield f"pad({inner.pieces[0].operand}, pads={both!r}, {stated})"
             return
         for axis in range(len(view.axes)):
             places = _cuts([box[axis] for box in boxes])
@@ -64,6 +68,24 @@ def _arranged(view: PiecewiseView, shapes: Mapping[str, Sequence[Dim]]) -> Itera
                 yield f"concat({', '.join(text for text in texts if text)}, axis={axis})"
     except UnreadError:
         return
+
+
+def _cut_off(view: PiecewiseView, shapes: Mapping[str, Sequence[Dim]]) -> list[Dim] | None:
+    """The numbers of places cut off an operand before each axis, then behind each; None for a view that is more."""
+    piece, left = view.pieces[0], view.pieces[0].offset
+    shape, starts = shapes[piece.variable], list[Dim]()
+    if len(view.pieces) > 1 or len(shape) != len(view.shape) or not isinstance(left, int):
+        return None
+    for axis in range(len(shape)):
+        inner = product(shape[axis + 1 :])
+        start, left = divmod(left, inner) if isinstance(inner, int) and isinstance(left, int) else (0, left)
+        starts.append(start)
+    cut = starts + [size - start - kept for size, start, kept in zip(shape, starts, view.shape, strict=True)]
+    try:
+        part = PiecewiseView.of_operand(piece.operand, shape).padded([-off for off in cut], 0.0)
+    except UnreadError:
+        return None
+    return cut if part == view and any(off != 0 for off in cut) else None
 
 
 def _box(view: PiecewiseView, piece: ViewPiece) -> _Box:

@@ -44,14 +44,20 @@ def shifted(piece: ViewPiece, place: int, by: Dim) -> ViewPiece:
 
 def united(pieces: Sequence[ViewPiece]) -> tuple[ViewPiece, ...]:
     """Pieces with one for two that go on as one."""
-    found = list(pieces)
+    found = sorted(pieces, key=_begin)
     while True:
         pairs = itertools.permutations(range(len(found)), 2)
         both = next(((a, b, one) for a, b in pairs if (one := _union(found[a], found[b])) is not None), None)
         if both is None:
             return tuple(found)
         first, second, one = both
-        found = [*(piece for place, piece in enumerate(found) if place not in (first, second)), one]
+        rest = [piece for place, piece in enumerate(found) if place not in (first, second)]
+        found = sorted([*rest, one], key=_begin)
+
+
+def _begin(piece: ViewPiece) -> tuple[tuple[bool, int], ...]:
+    """Where a piece begins, as far as that is a number."""
+    return tuple((False, start) if isinstance(start, int) else (True, 0) for start, _, _ in piece.extents)
 
 
 def _union(one: ViewPiece, other: ViewPiece) -> ViewPiece | None:

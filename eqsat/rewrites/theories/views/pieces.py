@@ -256,6 +256,8 @@ class PiecewiseView:
             view = replace(view, pieces=united(view.pieces))
             view = view._with_merged_digits()
             if view == before:
+                view = view._with_fewer_pieces()
+            if view == before:
                 break
         total: Dim = sum((one.size for one in view.pieces), start=0)
         rest = None if total == product(view.sizes) else view.rest
@@ -344,6 +346,18 @@ class PiecewiseView:
             if all(count != 0 for _, count, _ in one.extents):
                 pieces.append(replace(one, extents=tuple((s, n, 0 if n == 1 else t) for s, n, t in extents)))
         return self._with(axes, pieces, normal=False)
+
+    def _with_fewer_pieces(self) -> PiecewiseView:
+        """The view with a digit taken apart where pieces end, if some then go on as one: parts that are interleaved."""
+        for place, size in enumerate(self.sizes) if len(self.pieces) > 1 else ():
+            bounds = [n for one in self.pieces for n in (*one.extents[place][:2], size)]
+            inner = math.gcd(*(n for n in bounds if isinstance(n, int)))
+            if 1 < inner != size and all(isinstance(n, int) for n in bounds):
+                view = self.split(place, inner)
+                pieces = united(view.pieces)
+                if len(pieces) < len(self.pieces):
+                    return replace(view, pieces=pieces)
+        return self
 
     def _with_merged_digits(self) -> PiecewiseView:
         """The view with one digit for neighbours of an axis where every piece moves as one along these."""
