@@ -262,8 +262,19 @@ B, P, S = map(Sym.named, ("batch", "past", "new"))
 
 def turned_pads(x: eqsat.Tensor) -> eqsat.Tensor:
     """Borders of two axes, with transposes between."""
-    inner = pad(x, pads=(0, 1, 0, 0, 1, 0)).transpose(0, 2, 1)
-    return pad(inner, pads=(0, 0, 2, 0, 0, 2)).transpose(0, 2, 1)
+    inner = pad(x, pads=(0, 1, 0, 0, 1, 0), value=-np.inf).transpose(0, 2, 1)
+    return pad(inner, pads=(0, 0, 2, 0, 0, 2), value=-np.inf).transpose(0, 2, 1)
+
+
+def focused(x: eqsat.Tensor) -> eqsat.Tensor:
+    """Four images of every second pixel, as YOLOv5 begins."""
+    return concat([x[:, :, row::2, column::2] for column in range(2) for row in range(2)], axis=1)
+
+
+def turned_round(x: eqsat.Tensor, y: eqsat.Tensor) -> eqsat.Tensor:
+    """Rows of two operands in the other order, and in theirs again."""
+    last = {"starts": (P + S - 1,), "ends": (-1,), "steps": (-1,)}
+    return eqsat.slice(eqsat.slice(concat([x, y], axis=0), axes=(0,), **last).transpose(1, 0), axes=(1,), **last)
 
 
 def windows(x: eqsat.Tensor) -> eqsat.Tensor:
@@ -300,6 +311,8 @@ def rows(x: eqsat.Tensor, y: eqsat.Tensor) -> eqsat.Tensor:
 
 GRAPHS: dict[str, tuple[Any, list[tuple[Dim, ...]], list[str]]] = {
     "pads of two axes": (turned_pads, [(8, 4, 6)], ["pad", "relu"]),
+    "every second pixel": (focused, [(2, 3, 8, 4)], ["relu", "reshape", "reshape", "transpose"]),
+    "turned round twice": (turned_round, [(P, 4), (S, 4)], ["concat", "relu", "transpose"]),
     "windows of what is padded": (windows, [(1, 14, 14, 4)], ["relu"]),
     "rolled and rolled back": (shifted, [(2, 8, 6)], ["relu"]),
     "new rows of a cache": (cached, [(B, P, 8), (B, S, 8)], ["relu"]),
@@ -324,3 +337,20 @@ def test_what_is_padded_and_joined_is_put_back_for_every_size(name: str) -> None
         feeds = {f"x{n}": array for n, array in enumerate(arrays)}
         one, other = (select("numpy").compile(g).run(feeds)["y"] for g in (graph, found))
         assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize(("joined_with", "number", "ops"), [
+    (0.0, 0.0, ["pad"]),
+    (-0.0, 0.0, ["concat", "pad"]),
+    (1.0, 0.0, ["concat", "pad"]),
+    (np.inf, np.inf, ["concat", "pad"]),
+])  # fmt: skip
+def test_a_constant_is_a_border_where_it_is_the_number_bit_for_bit(
+    joined_with: float, number: float, ops: list[str]
+) -> None:
+    builder = eqsat.Graph("border")
+    x = builder.input("x", ("rows", 3), "float32")
+    rows = builder.constant(np.full((2, 3), joined_with, np.float32))
+    builder.output("y", pad(concat([rows, x], axis=0).transpose(1, 0), pads=(0, 0, 0, 1), value=number).transpose(1, 0))
+    found = eqsat.optimize(builder.build(), device="onnxruntime-cpu", measure=False, cache=False).graph
+    assert sorted(node.op for node in found.nodes) == ops

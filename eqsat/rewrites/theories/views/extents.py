@@ -50,14 +50,17 @@ def met(extent: Extent, start: Dim, count: Dim, step: int) -> tuple[Dim, Extent]
     The extent counts these places. None for no part.
     """
     first, many, stride = extent
-    if step == 1:
-        low = _larger(first, start)
-        both = _smaller(first + many, start + count) - low
+    if step in (1, -1):  # the places from the lowest on, the other way round where they fall
+        lowest = start if step == 1 else start - (count - 1)
+        low, end = _larger(first, lowest), _smaller(first + many, lowest + count)
+        both = end - low
         if at_least(0, both):
             return None
         if not at_least(both, 0):
             raise UnreadError
-        return stride * (low - first), (low - start, both, stride)
+        if step == 1:
+            return stride * (low - first), (low - start, both, stride)
+        return stride * (end - 1 - first), (start - (end - 1), both, -stride)
     if not (isinstance(first, int) and isinstance(many, int) and isinstance(start, int) and isinstance(count, int)):
         raise UnreadError
     begun, ended = first - start, first + many - 1 - start

@@ -304,6 +304,8 @@ class PiecewiseView:
                 part = met(extent, start, *(moves[0] if moves else (1, 1)))
                 if part is None:
                     continue
+                if not moves and part[1][1] != 1:
+                    raise UnreadError
                 offset, extents = part[0], [part[1]][: len(moves)]
             all_extents = (*one.extents[:place], *extents, *one.extents[place + 1 :])
             pieces.append(ViewPiece(one.operand, one.offset + offset, all_extents))
