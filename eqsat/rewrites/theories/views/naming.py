@@ -47,10 +47,9 @@ class DimNames:
                         self._known.setdefault(dim, Sym.named(f"{name}[{place}]"))
                     dims.append((dim, f"{name}[{place}]"))
         for dim, text in dims:
-            if dim in self._known or (isinstance(dim, int) and text.startswith("dim(")):
-                if str(self._known.get(dim, text)) != text and not text.startswith("dim("):
-                    self.conditions.append(f"{text} == {self._known[dim]}")
-                continue
+            known = self._known.get(dim)
+            if str(known) == text or (text.startswith("dim(") and (known is not None or isinstance(dim, int))):
+                continue  # its name, or what is stated of all operands
             try:
                 self.conditions.append(f"{text} == {size_text(self.size(dim))}")
             except ValueError:

@@ -20,6 +20,8 @@ GATHERS = frozenset({"gather", "gather_nd"})
 
 def view_of(op: str, views: Sequence[PiecewiseView], fields: Mapping[str, Any]) -> PiecewiseView:
     """The view that an operator makes of others, but for one that reads indices; UnreadError for what is none."""
+    if not views:
+        raise UnreadError
     x = views[0]
     match op:
         case "transpose":
@@ -37,7 +39,7 @@ def view_of(op: str, views: Sequence[PiecewiseView], fields: Mapping[str, Any]) 
         case "slice":
             steps = fields["steps"] or (1,) * len(fields["axes"])
             for axis, *bounds in zip(fields["axes"], fields["starts"], fields["ends"], steps, strict=True):
-                x = x.sliced(axis, *_kept(x.shape[axis], *bounds))
+                x = x.sliced(axis % len(x.axes), *_kept(x.shape[axis], *bounds))
             return x
     if is_of_elements(op) and x.rest is None:
         return x.mapped(lambda operand: f"{op}({', '.join([operand, *written_fields(fields)])})")

@@ -141,5 +141,5 @@ def states_view(rule: Rule) -> bool:
     reading = ViewReading(frozenset(condition.text for condition in rule.conditions))
     try:
         return reading.map_of(sides[0]) == reading.map_of(sides[1])
-    except (UnreadError, ValueError, KeyError, StopIteration, TypeError):
+    except (UnreadError, ValueError, LookupError, StopIteration, TypeError, ZeroDivisionError):
         return False

@@ -11,8 +11,8 @@ from eqsat.rewrites.theories.views.naming import size_text
 from eqsat.rewrites.theories.views.pieces import PiecewiseView
 
 #: Operators that cost as much as several.
-_DEAR = {"gather": 4}
-_COUNTED = ("reshape", "transpose", "slice", "expand", "tile", "gather", "pad", "concat", "fill")
+_DEAR = {"gather": 4, "gather_nd": 4}
+_COUNTED = ("reshape", "transpose", "slice", "expand", "tile", "gather", "gather_nd", "pad", "concat", "fill")
 #: A digit of an axis: its size and its stride through the operand.
 Digit = tuple[Dim, Dim]
 
