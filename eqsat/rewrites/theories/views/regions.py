@@ -129,12 +129,8 @@ class ViewRegion:
             self._collect_positions(operand, above | {leader})
 
     def _enode(self, leader: int) -> int:
-        """The e-node that was chosen for a class; one that counts where the class is computed ahead."""
-        chosen = self.nodes.made.get(leader)
-        if chosen is not None:
-            return chosen
-        counting = self.egraph.members(leader, "iota")
-        return counting[0][2] if counting else leader
+        """The e-node that was chosen for a class; the first of one that is computed ahead."""
+        return self.nodes.made.get(leader, leader)
 
     def _op(self, leader: int) -> str:
         return self.egraph.nodes[self._enode(leader)].op
