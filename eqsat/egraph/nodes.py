@@ -100,6 +100,7 @@ class ENodeTable:
             other = numbers.get(key)
             if other is not None:
                 keys[max(number, other)] = None
+                self._touched.add(other)
             numbers[key] = number if other is None else min(number, other)
             self._touched.add(number)
         self._moved.clear()

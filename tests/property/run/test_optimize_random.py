@@ -56,7 +56,8 @@ def test_graphs_that_failed_once_compute_the_same() -> None:
 
 def test_a_graph_that_fails_is_made_small_and_kept_with_its_seed_and_settings(tmp_path: Path) -> None:
     graph, how = random_graph(5, steps=8), Settings(costs=3, nodes=50)
-    op = graph.nodes[len(graph.nodes) // 2].op
+    op = "matmul"  # written to ONNX as one operator, which not all are
+    assert any(node.op == op for node in graph.nodes)
 
     def verdict(candidate: Graph) -> str | None:
         return f"{op} is there: at {len(candidate.nodes)}" if any(n.op == op for n in candidate.nodes) else None
@@ -154,7 +155,8 @@ def test_an_output_that_nothing_reads_is_named_where_onnx_wants_it() -> None:
 
 def test_a_shrunk_graph_still_fails_and_is_small() -> None:
     graph = random_graph(5, steps=8)
-    op = graph.nodes[len(graph.nodes) // 2].op
+    op = "matmul"  # written to ONNX as one operator, which not all are
+    assert any(node.op == op for node in graph.nodes)
 
     def fails(smaller: Graph) -> bool:
         return any(n.op == op for n in smaller.nodes)
