@@ -60,7 +60,7 @@ class EGraph:
         self._views: dict[int, TensorView] = {}
         #: What `facts_seen` says of each leader, below zero where it was not asked since the class changed.
         self.alike: list[int] = []
-        self._alike: dict[tuple[object, ...], int] = {}
+        self._fact_numbers: dict[tuple[object, ...], int] = {}
         #: What conditions that read tensors alone said, by their text, of classes by what is seen of them.
         self.answers: dict[str, dict[Any, str]] = {}
         self._brought: list[list[int]] | None = None
@@ -194,7 +194,7 @@ class EGraph:
             facts = self._classes[leader]
             # Conditions read the elements of constants, which are not compared here: each is like itself alone.
             seen = (facts.type, facts.finite) if not facts.constant else (facts.type, facts.finite, object())
-            self.alike[leader] = self._alike.setdefault(seen, len(self._alike))
+            self.alike[leader] = self._fact_numbers.setdefault(seen, len(self._fact_numbers))
         return self.alike[leader]
 
     def leaders(self) -> list[int]:

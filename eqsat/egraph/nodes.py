@@ -10,7 +10,7 @@ from eqsat.errors import ShapeError, UnsoundRuleError
 from eqsat.language.terms import Attrs, TensorType, ValueType
 
 Key: TypeAlias = tuple[str, int, tuple[int, ...]]
-"""What e-nodes are told apart by: operator, number of the attributes, leaders of the operands' classes."""
+"""The key of an e-node: operator, number of the attributes, leaders of the operands' classes."""
 Member: TypeAlias = tuple[int, tuple[int, ...], int]
 """An e-node of a class and an operator: number of the attributes, operands, its own number."""
 

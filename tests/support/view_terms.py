@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eqsat.language.terms.dims import evaluate
+from eqsat.language.terms.dims import Dim, evaluate
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.theories.contractions import UnreadError
+from eqsat.rewrites.theories.stating import term_of
+from eqsat.rewrites.theories.views.arranging import written_views
 from eqsat.rewrites.theories.views.pieces import PiecewiseView
+from eqsat.rewrites.theories.views.reading import ViewReading, states_view
 
 Bounds = tuple[int, ...]
 
@@ -43,6 +48,26 @@ def _slice(x: NDArray[Any], axes: Bounds, starts: Bounds, ends: Bounds, steps: B
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         cuts[axis] = slice(start, None if end < 0 else end, step)
     return x[tuple(cuts)]
+
+
+def view_read(text: str, asked: Sequence[str]) -> PiecewiseView | None:
+    """The view that a term is under conditions; None for one that is not read."""
+    term = term_of(text, asked)
+    assert term is not None
+    try:
+        return ViewReading(frozenset(term[1])).map_of(term[0])
+    except UnreadError:
+        return None
+
+
+def proved_forms(
+    view: PiecewiseView, text: str, asked: Sequence[str], operands: Mapping[str, tuple[Dim, ...]]
+) -> list[str]:
+    """The forms that a view of operands is written in and that are proved to be the term."""
+    forms = list(written_views(view, operands))
+    stated = (f"%phase expand\none: {text} => {form} if {', '.join(asked)}" for form in forms)
+    rules = [parse_rules(one, origin="identity")[0] for one in stated]
+    return [form for form, rule in zip(forms, rules, strict=True) if states_view(rule)]
 
 
 def computed(text: str, x: NDArray[Any], indices: Mapping[str, NDArray[Any]] = MappingProxyType({})) -> NDArray[Any]:

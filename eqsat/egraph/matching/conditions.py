@@ -12,10 +12,9 @@ from eqsat.language.terms.pattern import Bindings, Expression
 
 
 class _Condition(NamedTuple):
-    """A condition, the places of the variables it reads, and its answers so far by what it sees of them: why it does
-    not hold, or nothing.
+    """A condition, the places of the variables it reads, and its answers so far by what it sees of them.
 
-    One that reads tensors alone has the same answers in every rule that states it.
+    An answer is the reason why it does not hold, or empty. One that reads tensors alone has the same answers in every rule that states it.
     """
 
     expression: Expression
@@ -49,20 +48,17 @@ class ConditionAnswers:
         seen = [alike[leader] for leader in classes]
         return seen if -1 not in seen else [self._egraph.facts_seen(leader) for leader in classes]
 
-    def known(self, attributes: Row, seen: Sequence[int]) -> str | None:
-        """Why the rule does not fire, an empty text where it does, and None where a condition was not asked yet."""
-        for condition in self._conditions:
-            answer = condition.answers.get(_key(condition, attributes, seen))
-            if answer != "":
-                return answer
-        return ""
+    def refused(self, attributes: Row, seen: Sequence[int], bindings: Bindings | None = None) -> str | None:
+        """Why the rule does not fire, an empty text where it does.
 
-    def refused(self, attributes: Row, seen: Sequence[int], bindings: Bindings) -> str:
-        """Why the rule does not fire under these bindings; an empty text where all conditions hold."""
+        A condition that was not asked before is asked under the bindings; without any, nothing is known then: None.
+        """
         for condition in self._conditions:
             key = _key(condition, attributes, seen)
             answer = condition.answers.get(key)
             if answer is None:
+                if bindings is None:
+                    return None
                 answer = condition.answers[key] = self._rule.refused_by(condition.expression, bindings) or ""
             if answer:
                 return answer

@@ -66,8 +66,10 @@ class Match:
         if self.conditions is None:
             return self.rule.refused(self.bindings)
         seen = self.conditions.seen(tuple(self.classes.values()))
-        known = self.conditions.known(self.asked, seen)
-        return (self.conditions.refused(self.asked, seen, self.bindings) if known is None else known) or None
+        refused = self.conditions.refused(self.asked, seen)
+        if refused is None:
+            refused = self.conditions.refused(self.asked, seen, self.bindings)
+        return refused or None
 
 
 @dataclass(slots=True)
@@ -119,7 +121,7 @@ class Binder:
         if stated is None or self.egraph.nothing in classes:
             return None  # a variable stands for a tensor
         seen = conditions.seen(classes)
-        refused = None if stated.checks else conditions.known(attributes, seen)
+        refused = None if stated.checks else conditions.refused(attributes, seen)
         if refused:
             return refused
         match = self._plain(row, known)
