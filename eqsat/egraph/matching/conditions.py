@@ -14,7 +14,8 @@ from eqsat.language.terms.pattern import Bindings, Expression
 class _Condition(NamedTuple):
     """A condition, the places of the variables it reads, and its answers so far by what it sees of them.
 
-    An answer is the reason why it does not hold, or empty. One that reads tensors alone has the same answers in every rule that states it.
+    An answer is the reason why it does not hold, or empty. A condition that reads tensors alone has the same answers
+    in every rule that states it.
     """
 
     expression: Expression
