@@ -21,6 +21,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 #: Batches that every rounding is measured on, at most.
 MOST_BATCHES = 8
+#: The batches from which on errors are foreseen by their logarithms.
+_BY_LOGARITHMS = 6
 
 
 @dataclass(frozen=True)
@@ -304,18 +306,29 @@ def foreseen(errors: Sequence[float], share: float = 0.99) -> float:
     """The error that a further batch stays below with a probability of `share`, given those of some batches.
 
     The one-sided prediction interval of a normal distribution whose mean and deviation are estimates (G. J. Hahn,
-    1969); nothing is foreseen from a single batch.
+    1969). From six batches on it is that of the errors' logarithms: errors are ratios, of which more lie far above the
+    median than below; the deviation of fewer logarithms is too uncertain to be an exponent. Nothing is foreseen from a
+    single batch.
 
     >>> round(foreseen([0.1, 0.1, 0.1]), 3), round(foreseen([0.09, 0.1, 0.11]), 3)
     (0.1, 0.18)
+    >>> round(foreseen([0.08, 0.09, 0.1, 0.1, 0.11, 0.12]), 3)
+    0.167
     """
+    if len(errors) < 2:
+        return max(errors, default=0.0)
+    if len(errors) < _BY_LOGARITHMS or min(errors) <= 0:
+        return _upper_end(np.asarray(errors), share)
+    return math.exp(_upper_end(np.log(errors), share))
+
+
+def _upper_end(samples: Array, share: float) -> float:
+    """The upper end of the prediction interval of a normal distribution, given two samples at least."""
     from scipy.special import stdtrit
 
-    count = len(errors)
-    if count < 2:
-        return max(errors, default=0.0)
-    deviation = float(np.std(errors, ddof=1))
-    return float(np.mean(errors)) + float(stdtrit(count - 1, share)) * deviation * math.sqrt(1 + 1 / count)
+    count = len(samples)
+    deviation = float(np.std(samples, ddof=1))
+    return float(np.mean(samples)) + float(stdtrit(count - 1, share)) * deviation * math.sqrt(1 + 1 / count)
 
 
 def _rank(graph: Graph, value: str) -> int:

@@ -36,8 +36,9 @@ class DataParts(FormerDict):
 class RoundingReport(FormerDict):
     """Errors of a result that holds or computes something in a lower precision than float32.
 
-    `predicted` bounds the error of every output; `tightened` is the worst that was measured while choosing, `outputs`
-    are errors on data that were held back from all choices, empty where `notes` say that it does not run here.
+    `predicted` is the error of every output that a further batch like the data for calibration stays below with a
+    probability of 99 %; `tightened` is the worst that was measured while choosing, `outputs` are errors on data that
+    were held back from all choices, empty where `notes` say that it does not run here.
     `interaction` is the factor on the root of the sum of squares of single roundings. `integers` counts operators that
     compute on integers, by name; `narrow` those in other precisions than float32, by precision and name; `kept` the
     others, by name and reason: "policy", "kernel", "cost" or "error". `equalised` counts values whose channels
