@@ -14,8 +14,8 @@ from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.extract.problem.problem import Goal
 from eqsat.extract.problem.program import operands_first
 from eqsat.extract.problem.solution import Solution
-from eqsat.extract.tensors.pricing import Split
-from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
+from eqsat.extract.tensors.pricing import KernelOption, Split
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.terms import PLAIN, BlockScale, Conversion, Graph, Held, Kernel, Node, Plan, Scale, State, Step
 from eqsat.system.deadline import check
 

@@ -6,7 +6,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
+from eqsat.extract.tensors.pricing import KernelOption
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.system.deadline import watched
 
 

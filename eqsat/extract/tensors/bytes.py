@@ -18,8 +18,9 @@ from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.fused import member
 from eqsat.extract.tensors.integers import IntegerKernel, Roundings, computed_classes
+from eqsat.extract.tensors.pricing import KernelOption
 from eqsat.extract.tensors.quantised import IntegerOptions, error_of
-from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import FLOAT8, PLAIN, DType, Implementation, Scale, State, TensorType
 from eqsat.runtime.cuda.libraries.cublaslt import MULTIPLES

@@ -15,8 +15,8 @@ from eqsat.costs.model.cost import Cost
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
 from eqsat.extract.tensors.heads import members
-from eqsat.extract.tensors.pricing import Pricing
-from eqsat.extract.tensors.tensors import KernelOption, TensorProblem, tensor_problem
+from eqsat.extract.tensors.pricing import KernelOption, Pricing
+from eqsat.extract.tensors.tensors import TensorProblem, tensor_problem
 from eqsat.language.ops import OPS
 from eqsat.language.terms.graph import OPAQUE
 

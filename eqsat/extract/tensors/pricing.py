@@ -38,6 +38,25 @@ class Split:
     cost: Cost
 
 
+@dataclass(frozen=True, slots=True)
+class KernelOption:
+    """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
+
+    `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
+    `split` they are the results of that one operator instead, in a class of its own that each of them is read from.
+    `fetch` is no kernel, but the time to bring a constant into the caches, in a class of its own that kernels which
+    share the constant need. One that is `stated` is written as its e-nodes: a runtime makes a kernel of them by itself.
+    """
+
+    positions: tuple[int, ...]
+    cost: Cost
+    implementations: tuple[Implementation, ...] = ()
+    links: tuple[tuple[int | None, ...], ...] = ()
+    split: Split | None = None
+    fetch: bool = False
+    stated: bool = False
+
+
 class Pricing:
     """Prices under a cost model; `derived` are the constant classes that are computed at compile time.
 

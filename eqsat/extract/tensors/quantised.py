@@ -16,10 +16,9 @@ from eqsat.costs.model.graph_costs import kernel_key, measured_cost
 from eqsat.costs.model.model import CostModel
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
 from eqsat.extract.tensors.fused import member
-from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images
-from eqsat.extract.tensors.packed import packed_bytes
-from eqsat.extract.tensors.pricing import Pricing
-from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings, images, packed_bytes
+from eqsat.extract.tensors.pricing import KernelOption, Pricing
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.graphs.quantised import BYTES, INTEGER
 from eqsat.language.ops import spec
 from eqsat.language.terms import PACKINGS, PLAIN, BlockScale, DType, Implementation, Scale, State, TensorType

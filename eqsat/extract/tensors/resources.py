@@ -12,7 +12,8 @@ from eqsat.costs.model.model import CostModel
 from eqsat.egraph.egraph import PROJECTION
 from eqsat.extract.problem.limits import Limit, Memory
 from eqsat.extract.problem.problem import Problem
-from eqsat.extract.tensors.tensors import KernelOption, TensorProblem
+from eqsat.extract.tensors.pricing import KernelOption
+from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.ops import OPS
 from eqsat.language.terms import State, TensorType
 

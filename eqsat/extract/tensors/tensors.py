@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -17,10 +16,10 @@ from eqsat.egraph.egraph import ABSENT, CONST, INPUT, OPAQUE, PROJECTION
 from eqsat.egraph.snapshot import Snapshot, SnapshotNode
 from eqsat.errors import UsageError
 from eqsat.extract.problem.problem import Problem, ProblemNode, StateConversion
-from eqsat.extract.problem.program import connected
 from eqsat.extract.tensors.fused import chains, least_before
 from eqsat.extract.tensors.heads import attentions
-from eqsat.extract.tensors.pricing import Pricing, Split
+from eqsat.extract.tensors.layouts import KernelsInStates, in_useful_layouts
+from eqsat.extract.tensors.pricing import KernelOption, Pricing
 from eqsat.extract.tensors.shared import shared_constants
 from eqsat.extract.tensors.stated import stated_kernels
 from eqsat.language.onnx.write.availability import lacking
@@ -33,32 +32,11 @@ from eqsat.system.deadline import check, watched
 Available: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None], Sequence[TensorType | None]], bool]
 #: Operators of the e-graph that run nothing.
 _SOURCES = frozenset({INPUT, CONST, ABSENT, PROJECTION})
-#: Relative difference of prices that is no saving.
-_TIE = 1e-9
 
 
 def everything(op: str, attrs: Attrs, operands: Sequence[Any], results: Sequence[Any]) -> bool:
     """Return True: every operator is available."""
     return True
-
-
-@dataclass(frozen=True, slots=True)
-class KernelOption:
-    """E-nodes run as one kernel, as positions in the snapshot with operands first: the last makes the result.
-
-    `links` says for each which earlier one makes each of its operands, None for one that is read from memory. With
-    `split` they are the results of that one operator instead, in a class of its own that each of them is read from.
-    `fetch` is no kernel, but the time to bring a constant into the caches, in a class of its own that kernels which
-    share the constant need. One that is `stated` is written as its e-nodes: a runtime makes a kernel of them by itself.
-    """
-
-    positions: tuple[int, ...]
-    cost: Cost
-    implementations: tuple[Implementation, ...] = ()
-    links: tuple[tuple[int | None, ...], ...] = ()
-    split: Split | None = None
-    fetch: bool = False
-    stated: bool = False
 
 
 @dataclass(frozen=True)
@@ -245,41 +223,14 @@ class _ProblemBuilder:
         return offered
 
     def _drop_idle_layouts(self) -> None:
-        """Drop the layouts that save nothing. This is exact: everything in them can be row-major at no greater cost.
-
-        But for one thing: on a GPU, a convolution takes a tensor to add at its end only with the channels last. That
-        kernel is offered where the layout is kept for another reason, such as a measured time.
-
-        Values of one class in any two layouts hang together, and so do those that one kernel reads and makes. Where in
-        all that hangs together no kernel costs less than the same one on row-major values, and nothing comes or is
-        wanted in a layout, it is dropped.
-        """
+        """Drop the layouts that save nothing, or nearly nothing of what the original costs."""
         states = tuple(self.states)
-        row = [state.layout == "row" for state in states]
-        if all(row):
+        if all(state.layout == "row" for state in states):
             return
         constant = {self.index[leader] for leader in self.pricing.derived}
-        touched: list[list[int]] = []
-        plain: dict[tuple[Any, ...], float] = {}
-        for node, option in watched(zip(self.nodes, self.options, strict=True)):
-            goals = [(node.eclass, node.state), *node.operands]
-            touched.append([c for c, s in goals if not row[s] and c not in constant])
-            if all(row[s] for _, s in goals):
-                key = _without_layouts(option)
-                plain[key] = min(plain.get(key, math.inf), node.cost)
-        groups = connected(len(self.leaders), touched)
-        saves = [
-            node.cost < plain.get(_without_layouts(option), math.inf) * (1 - _TIE)
-            for node, option in watched(zip(self.nodes, self.options, strict=True))
-        ]
-        saving = {groups[self.index[leader]] for leader in self._bound()}
-        saving |= {groups[place] for index, places in enumerate(touched) if saves[index] for place in places}
-        useful = [
-            index
-            for index, node in enumerate(watched(self.nodes))
-            if all(row[s] for _, s in ((node.eclass, node.state), *node.operands))
-            or (groups[touched[index][0]] in saving if touched[index] else saves[index])
-        ]
+        bound = {self.index[leader] for leader in self._bound()}
+        given = {p for p, node in enumerate(self.snapshot.nodes) if node.original is not None}
+        useful = in_useful_layouts(KernelsInStates(self.nodes, self.options, states, constant, bound), given)
         self.nodes, self.options = [self.nodes[i] for i in useful], [self.options[i] for i in useful]
 
     def _hold_constants(self, roots: Sequence[tuple[int, int]]) -> None:
@@ -376,15 +327,6 @@ def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
     precisions = list(dict.fromkeys(s.precision for s in used))
     grid = [State(layout, precision) for precision in precisions for layout in layouts]
     return [(a, b) for a in grid for b in grid if (a.layout == b.layout) != (a.precision == b.precision)]
-
-
-def _without_layouts(option: KernelOption) -> tuple[Any, ...]:
-    """A key that is equal for two options which differ in layouts alone."""
-    precisions = tuple(
-        (tuple(s.precision for s in one.operands), one.result.precision, one.arithmetic)
-        for one in option.implementations
-    )
-    return option.positions, precisions
 
 
 def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:

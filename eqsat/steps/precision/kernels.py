@@ -12,8 +12,7 @@ from eqsat.costs.model.model import CostModel
 from eqsat.extract.problem.solution import Solution
 from eqsat.extract.tensors.assembly import Assembled
 from eqsat.extract.tensors.bytes import ByteOptions, byte_kernels
-from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels
-from eqsat.extract.tensors.packed import packed_kernels
+from eqsat.extract.tensors.integers import IntegerKernel, Roundings, integer_kernels, packed_kernels
 from eqsat.extract.tensors.quantised import IntegerOptions
 from eqsat.extract.tensors.tensors import TensorProblem
 from eqsat.language.onnx.write.availability import FLOAT8_CASTS

@@ -182,6 +182,32 @@ def test_weights_are_held_in_any_layout_for_nothing_and_packed_ones_too():
     assert lower(best.plan).nodes == graph.nodes
 
 
+def turned_flat(width: int, view: float, *, known: bool = True) -> TensorProblem:
+    """A transpose that keeps the order of elements, on a device where a reshape takes `view` seconds."""
+    g = Builder("flat")
+    g.output("y", F.transpose(F.relu(g.input("x", (8, 1, width))), perm=(0, 2, 1)))
+    encoding = encode(g.build())
+    rules = [rule for rule in load_rules() if known and rule.name == "transpose-to-reshape"]
+    Saturator(encoding.egraph, rules, Limits(rounds=2)).run()
+    model = CostModel(dataclasses.replace(toy(), view=view), table({}))
+    return tensor_problem(snapshot(encoding), model, choices=Choices(("row", "column")))
+
+
+@pytest.mark.parametrize(
+    ("width", "view", "known", "kept"),
+    [
+        (64, 0.0, False, True),  # only a transpose makes the result, and between layouts it costs nothing
+        (64, 0.0, True, False),  # a reshape makes it for nothing too
+        (64, 1.0, True, True),  # a reshape costs 1 of 8194, which the layout saves
+        (128, 1.0, True, False),  # and here 1 of 16 386, less than a ten-thousandth
+    ],
+)
+def test_a_layout_is_offered_where_it_saves_what_counts(width, view, known, kept):
+    extraction = turned_flat(width, view, known=known)
+    assert any(node.state for node in extraction.problem.nodes) == kept
+    assert bool(extraction.problem.conversions) == kept
+
+
 def images() -> Graph:
     g = Builder("images")
     h = g.input("x", (1, 16, 4, 4))
