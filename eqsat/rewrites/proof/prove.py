@@ -5,12 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from eqsat.egraph.saturation import Limits
 from eqsat.language.terms.pattern import Bindings
-from eqsat.rewrites.instances.instance import draw, operands
+from eqsat.rewrites.instances.directed import beyond
+from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, forms, rules_used
 from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general
@@ -21,6 +23,8 @@ from eqsat.rewrites.rules.rule import Rule
 
 #: Instances that an equation is compared on, and that a chain has to hold in.
 INSTANCES = 24
+#: The tries for each of them.
+TRIES = 2000
 #: What Z3 may do to derive a condition on element types.
 STEPS = 200_000
 #: The widest search; it begins with a fourth of the e-nodes and a radius of two.
@@ -71,10 +75,13 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     >>> prove(parse_rules("wrong: -(-x) => -x")[0], [law]).verdict
     'refuted'
     """
-    instances = draw(rule, INSTANCES)
+    sampler = Sampler.unnamed(rule)
+    instances = list(islice(iter(lambda: sampler.draw(TRIES), None), INSTANCES))
+    solved = list(beyond(rule, instances or sampler.refused))
+    instances = instances or solved[:INSTANCES]
     if not instances:
         return Proof(rule.name, "undecided", detail="no instance meets the conditions")
-    refuting = refutation(rule, instances)
+    refuting = refutation(rule, [*instances, *solved])
     if refuting is not None:
         return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
     if not rule.is_equation:
