@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from benchmarks.false_rules import judged, table
+from benchmarks.false_rules import VERDICTS, judged, renamed, table
 from benchmarks.rules.witnesses import FalseRule, apart, false_rules, read_false_rules
 from eqsat.errors import RuleError
 
@@ -97,4 +97,21 @@ def test_the_table_counts_verdicts_and_rules_that_load() -> None:
     counts = table(records)
     assert list(counts) == ["kind", "all"]
     assert counts["all"]["load"] == sum(r["loads"] for r in records)
-    assert sum(counts["all"][f"prove: {v}"] for v in ("refuted", "undecided", "proved")) == 2
+    assert sum(counts["all"]["prove"][verdict] for verdict in VERDICTS) == 2
+
+
+@pytest.mark.parametrize("false", RULES[::7], ids=lambda r: r.rule.name)
+def test_a_renamed_rule_says_the_same_of_other_names(false: FalseRule) -> None:
+    rule = false.rule
+    other = renamed(rule, 1)
+    assert other.name == rule.name
+    assert other.tensors == {f"{name}_b" for name in rule.tensors}
+    assert other.attrs == {f"{name}_b" for name in rule.attrs}
+    assert re.sub(r"_b\b", "", other.text) == rule.text
+
+
+def test_fields_and_functions_keep_their_names() -> None:
+    rule = one(
+        "# witness: x = float32[2, 2], k = 1, size = True\nwrong: trilu(x, k=k, upper=size) => x if size, size(x) == k"
+    )
+    assert renamed(rule.rule, 0).text == "trilu(x_a, k=k_a, upper=size_a) => x_a if size_a, size(x_a) == k_a"
