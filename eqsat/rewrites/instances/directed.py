@@ -8,7 +8,7 @@ DART, 2005). What solving finds is run like any other instance: no verdict rests
 
 from __future__ import annotations
 
-import dataclasses
+import itertools
 import math
 import random
 from collections import Counter, deque
@@ -16,24 +16,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import GraphError
-from eqsat.language.terms import Attrs, Bindings, TensorType
-from eqsat.rewrites.instances.edges import EdgeElements
+from eqsat.language.terms import Bindings
+from eqsat.rewrites.instances.edges import EdgeElements, literals
 from eqsat.rewrites.instances.elements import Drawn, Filler
-from eqsat.rewrites.instances.traced import Formula, Question, Trace, Traced
+from eqsat.rewrites.instances.paths import SIZES, InstanceNumbers, SolverPath
+from eqsat.rewrites.instances.ranks import raised, settled
+from eqsat.rewrites.instances.traced import Question, Trace
 from eqsat.rewrites.rules.naming import renamed
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import is_defined, left_terms, output_types, right_terms
+from eqsat.rewrites.rules.term import Term, distinct, is_defined, left_terms, output_types, right_terms
 
-#: The questions turned for one rule, the answers looked for to one, and the steps of the solver for each.
-TURNS, ANSWERS, STEPS = 120, 3, 20_000
-#: The sizes that dims may take, small ones first, and the most elements of an instance.
-_SIZES, _ELEMENTS = (8, 40, 1100), 200_000
-#: The axes that are put before those of all operands, where a rule's numbers speak of higher ranks than are drawn.
-RAISED = 3
-#: The forms of instances that solving begins at.
-_FORMS = 6
-#: The forms that more axes are put before.
-_HIGHER = 3
+#: The questions turned for one rule, and the answers looked for to one.
+TURNS, ANSWERS = 240, 3
+#: The size that each dim is given once, beyond those that are drawn.
+_USUAL = 5
+#: The most elements of an instance's operands, and of all that is computed of them.
+_ELEMENTS, _WORK = 200_000, 2_000_000
+#: The forms of instances that solving begins at, and those that get more axes.
+_FORMS, _HIGHER = 10, 3
 
 
 class DirectedSearch:
@@ -48,6 +48,8 @@ class DirectedSearch:
         self._rng = random.Random(f"{seed}:directed:{renamed(rule)}")
         self._turned: Counter[tuple[Question, Any, bool]] = Counter()
         self._seen: set[Any] = set()
+        numbers = {number for number in literals(rule) if isinstance(number, int) and 1 < number <= max(SIZES) // 2}
+        self._sizes = sorted({_USUAL, *(size for number in numbers for size in (number + 1, 2 * number + 1))})
         self.turns = 0
 
     def instances(self, seeds: Iterable[Bindings]) -> Iterator[Bindings]:
@@ -55,36 +57,53 @@ class DirectedSearch:
 
         Seeds need not meet the conditions: these are questions like others.
         """
-        queue = deque(seeds)
-        while queue and self.turns < self._most:
-            bindings = queue.popleft()
-            path, source = _Path(self._context, bindings), (_form(bindings), self.meets(bindings))
+        queues = {True: deque[Bindings](), False: deque[Bindings]()}
+        for bindings in seeds:
+            queues[self.meets(bindings)].append(bindings)
+        turn = True
+        while any(queues.values()) and self.turns < self._most:
+            turn = not turn  # what meets the conditions and what does not are looked at in turn
+            bindings = (queues[turn] or queues[not turn]).popleft()
+            path, source = SolverPath(self._context, bindings), (_form(bindings), self.meets(bindings))
             for question in self._questions(bindings):
-                if self.turns >= self._most:
-                    return
-                if question.unknowns() and self._turned[question.turned, *source] < ANSWERS:
-                    self.turns += 1
-                    answer = path.answer(question.turned)
-                    found = None if answer is None else self._filled(answer)
-                    if found is not None:
-                        self._turned[question.turned, *source] += 1
-                        queue.append(found)
-                        if self.meets(found):
-                            yield found
+                for wanted in dict.fromkeys((question.turned, question.apart)):
+                    if question.unknowns():
+                        yield from self._found(path, wanted, source, queues)
                 path.keep(question)
 
-    def raised(self, bindings: Bindings) -> Iterator[Bindings]:
-        """The instance with more axes before those of each operand, and in attributes that speak of each axis."""
-        for axes in range(1, RAISED + 1):
-            for whole in (False, True):
-                found = self._filled(_raised(bindings, axes, whole=whole))
-                if found is not None:
-                    yield found
+    def resized(self, seeds: Iterable[Bindings]) -> Iterator[Bindings]:
+        """The instances in which one dim of a seed is larger than is drawn, beside a number of the rule, or another
+        than it was; as many as `instances` may turn questions."""
+        before = self.turns
+        for bindings in seeds:
+            path = SolverPath(self._context, bindings)
+            for question in self._questions(bindings):
+                path.keep(question)
+            for wanted in path.others(self._sizes):
+                yield from self._found(path, wanted, (_form(bindings), True), {True: deque(), False: deque()})
+        self.turns = before
+
+    def _found(
+        self, path: SolverPath, wanted: Question, source: tuple[Any, bool], queues: Mapping[bool, deque[Bindings]]
+    ) -> Iterator[Bindings]:
+        """The instance that answers a question so, if it meets the conditions; in any case it is a seed."""
+        if self.turns >= self._most or self._turned[wanted, *source] >= ANSWERS:
+            return
+        self.turns += 1
+        answer = path.answer(wanted)
+        found = None if answer is None else self._filled(answer)
+        if found is None:
+            return
+        self._turned[wanted, *source] += 1
+        meets = self.meets(found)
+        queues[meets].append(found)
+        if meets:
+            yield found
 
     def _questions(self, bindings: Bindings) -> list[Question]:
-        """What the types of both sides and the conditions ask of an instance's numbers, in order."""
+        """The questions that the types of both sides and the conditions ask of an instance's numbers, in order."""
         trace = Trace()
-        traced = _Numbers(trace=trace).bindings(bindings)
+        traced = InstanceNumbers(trace=trace).bindings(bindings)
         try:
             left = output_types(left_terms(self.rule, traced))
             if self.rule.refused(traced) is None:
@@ -92,6 +111,10 @@ class DirectedSearch:
         except (GraphError, ArithmeticError):
             pass
         return list(trace.asked)
+
+    def filled(self, instances: Iterable[Bindings]) -> Iterator[Bindings]:
+        """The instances that were not there before, with elements."""
+        return (one for bindings in instances if (one := self._filled(bindings)) is not None)
 
     def _filled(self, bindings: Bindings) -> Bindings | None:
         """The instance with elements; None where it has too many, or is one that was found before."""
@@ -111,141 +134,52 @@ class DirectedSearch:
         return bindings
 
     def meets(self, bindings: Bindings) -> bool:
-        """Return whether the left side types, the conditions hold, and the right side's attributes have values."""
+        """Return whether the left side types, the conditions hold, the right side's attributes have values, and both
+        sides are soon computed."""
         try:
-            left_terms(self.rule, bindings)
+            left = left_terms(self.rule, bindings)
         except (GraphError, ArithmeticError):  # such as a quotient by a stride
             return False
-        return self.rule.refused(bindings) is None and is_defined(self.rule, bindings)
+        if self.rule.refused(bindings) is not None or not is_defined(self.rule, bindings):
+            return False
+        try:
+            right = right_terms(self.rule, bindings)
+        except GraphError:
+            right = []  # that it does not type is for the comparison to say
+        return sum(map(_work, distinct([*left, *right]))) <= _WORK
 
 
-class _Path:
-    """The numbers of an instance as unknowns of a solver, which the answers that are kept hold of."""
-
-    def __init__(self, context: Any, bindings: Bindings) -> None:
-        import z3
-
-        self._z3, self._context, self._bindings = z3, context, bindings
-        numbers = _Numbers()
-        numbers.bindings(bindings)
-        self._values = numbers.values
-        self._solver = z3.SolverFor("QF_NIA", ctx=context)
-        self._solver.set("rlimit", STEPS)
-        self._unknowns = {name: z3.Int(name, context) for name in self._values}
-        self._within = {most: z3.Bool(f"within {most}", context) for most in _SIZES}
-        self._as_before = {name: z3.Bool(f"as before: {name}", context) for name in self._values}
-        for name, value in self._values.items():
-            unknown = self._unknowns[name]
-            # Axes that count from the end and strides of zero are in no graph: numbers keep their sign.
-            least = 1 if value > 0 or name.startswith(_DIM) else 0 if value == 0 else -max(_SIZES)
-            self._solver.add(unknown >= least, z3.Implies(self._as_before[name], unknown == value))
-            self._solver.add(*(z3.Implies(mark, unknown <= most) for most, mark in self._within.items()))
-
-    def keep(self, question: Question) -> None:
-        """Hold on to an answer."""
-        if question.unknowns():
-            self._solver.add(self._formula(question))
-
-    def answer(self, question: Question) -> Bindings | None:
-        """An instance, without elements, that answers a question so; as much as can be is as it was, and sizes are
-        small."""
-        z3, near = self._z3, question.unknowns()
-        others = [mark for name, mark in self._as_before.items() if name not in near]
-        self._solver.push()
-        self._solver.add(self._formula(question))
-        found = None
-        # Where there is none at all, as for most questions about signs, one query says so.
-        for most, fixed in ((_SIZES[-1], []), *((most, kept) for most in _SIZES for kept in (others, []))):
-            if self._solver.check(self._within[most], *fixed) == z3.sat:
-                model = self._solver.model()
-                found = {name: model.eval(one, True).as_long() for name, one in self._unknowns.items()}
-                if most != _SIZES[-1] or fixed:
-                    break
-            elif found is None:
-                break
-        self._solver.pop()
-        return None if found is None else _Numbers(found).bindings(self._bindings)
-
-    def _formula(self, question: Question) -> Any:
-        left, right = self._term(question.left), self._term(question.right)
-        held = left < right if question.comparison == "<" else left <= right
-        held = left == right if question.comparison == "==" else held
-        return held if question.held else self._z3.Not(held)
-
-    def _term(self, formula: Formula) -> Any:
-        if isinstance(formula, str):
-            return self._unknowns[formula]
-        if isinstance(formula, int):
-            return self._z3.IntVal(formula, self._context)
-        operation, a, b = formula[0], self._term(formula[1]), self._term(formula[2])
-        if operation in ("//", "%"):
-            return a / b if operation == "//" else a % b
-        return a + b if operation == "+" else a - b if operation == "-" else a * b
+def _work(term: Any) -> int:
+    """The elements that computing a term takes, or those of an operand; a window has its kernel's for each."""
+    if not isinstance(term, Term):
+        return math.prod(term.type.static)
+    return math.prod(term.attrs.get("kernel") or ()) * sum(type.elements({}) for type in term.types)
 
 
-#: The beginning of the names of dims; those of attributes begin otherwise.
-_DIM = "dim "
-
-
-class _Numbers:
-    """The dims and whole numbers of an instance by their places, traced, or replaced by others."""
-
-    def __init__(self, replaced: Mapping[str, int] | None = None, *, trace: Trace | None = None) -> None:
-        self._replaced, self._trace = replaced or {}, trace
-        self.values: dict[str, int] = {}
-        self._made: dict[int, Drawn] = {}
-
-    def bindings(self, bindings: Bindings) -> Bindings:
-        """The instance with its numbers told apart; equal operands stay one."""
-        tensors = {
-            name: tuple(self._operand(f"{place} {i}", one) for i, one in enumerate(thing))
-            if isinstance(thing, tuple)
-            else self._operand(str(place), thing)
-            for place, (name, thing) in enumerate(bindings.tensors.items())
-        }
-        attrs = {name: self._attribute(str(i), value) for i, (name, value) in enumerate(bindings.attrs.items())}
-        return Bindings(tensors, attrs)
-
-    def _operand(self, name: str, operand: Any) -> Any:
-        if not isinstance(operand, Drawn) or not operand.type.is_static:
-            return operand
-        if id(operand) not in self._made:
-            dims = tuple(self._number(f"{_DIM}{name} {axis}", size) for axis, size in enumerate(operand.type.static))
-            self._made[id(operand)] = dataclasses.replace(operand, type=TensorType(operand.type.dtype, dims))
-        return self._made[id(operand)]
-
-    def _attribute(self, name: str, value: Any) -> Any:
-        if isinstance(value, Attrs):
-            return Attrs({key: self._attribute(f"{name}.{key}", one) for key, one in value.items()})
-        if isinstance(value, tuple):
-            return tuple(self._attribute(f"{name} {place}", one) for place, one in enumerate(value))
-        return self._number(f"attribute {name}", value) if type(value) is int else value
-
-    def _number(self, name: str, value: int) -> int:
-        self.values[name] = value
-        found = self._replaced.get(name, value)
-        return found if self._trace is None else Traced(found, name, self._trace)
-
-
-def beyond(rule: Rule, drawn: Sequence[Bindings], seed: int = 0, most: int = TURNS) -> Iterator[Bindings]:
+def beyond(
+    rule: Rule, drawn: Sequence[Bindings], refused: Sequence[Bindings] = (), seed: int = 0, most: int = TURNS
+) -> Iterator[Bindings]:
     """The instances that solving finds from drawn ones, each also with elements at edges; those drawn with these first.
 
-    Seeds are the smallest instances of each form, by ranks and lengths of sequences, and these with more axes; `most`
-    questions are turned.
+    Seeds are the smallest instances of each form, by ranks, lengths of sequences and permutations, some of those that
+    conditions refused, and some with more axes; `most` questions are turned.
     """
     search = DirectedSearch(rule, seed, most)
     elements = EdgeElements(rule, random.Random(f"{seed}:edges:{renamed(rule)}"))
-    forms: dict[Any, Bindings] = {}
-    by_size = sorted(drawn, key=_size)
-    for bindings in by_size:
-        forms.setdefault(_form(bindings), bindings)
-    seeds = list(forms.values())[:_FORMS]
-    highest = {_form(bindings): bindings for bindings in by_size}  # the largest of each form: dims of one hide much
-    higher = [one for bindings in list(highest.values())[-_HIGHER:] for one in search.raised(bindings)]
+    smallest, others = ({_form(b): b for b in sorted(some, key=_size, reverse=True)} for some in (drawn, refused))
+    seeds = [*smallest.values()][-_FORMS:] + [b for form, b in others.items() if form not in smallest][-_FORMS:]
+    largest = {_form(b): b for b in sorted(drawn or refused, key=_size)}  # dims of one hide much
+    higher = [one for b in [*largest.values()][-_HIGHER:] for one in search.filled(raised(rule, b))]
     for bindings in (*seeds, *drawn[:_FORMS], *higher):
         if search.meets(bindings):
             yield elements.of(bindings)
-    for bindings in search.instances([*seeds, *higher]):
+    said = list(search.filled(settled(rule, bindings) for bindings in seeds if not search.meets(bindings)))
+    for bindings in said:
+        if search.meets(bindings):
+            yield bindings
+    meeting = [bindings for bindings in (*said, *largest.values()) if search.meets(bindings)]
+    found = itertools.chain(search.resized(meeting[-_HIGHER:]), search.instances([*seeds, *said, *higher[:_FORMS]]))
+    for bindings in found:
         yield bindings
         yield elements.of(bindings)
 
@@ -255,42 +189,17 @@ def _size(bindings: Bindings) -> int:
 
 
 def _form(bindings: Bindings) -> Any:
-    """A key of the ranks of an instance and of the lengths of its sequences."""
-    return tuple(
-        (name, tuple(o.type.rank if isinstance(o, Drawn) else 0 for o in (t if isinstance(t, tuple) else (t,))))
-        for name, t in bindings.tensors.items()
+    """A key of the ranks of an instance, of the lengths of its sequences, and of its permutations."""
+    ranks = tuple(
+        tuple(o.type.rank if isinstance(o, Drawn) else 0 for o in (t if isinstance(t, tuple) else (t,)))
+        for t in bindings.tensors.values()
     )
+    return ranks, tuple(value for value in bindings.attrs.values() if _is_permutation(value))
 
 
-def _raised(bindings: Bindings, axes: int, *, whole: bool) -> Bindings:
-    """The instance with more axes before those of each operand, without elements: it may not type.
-
-    With `whole`, attributes that have a number for each axis of an operand get numbers for the new ones.
-    """
-    made: dict[int, Any] = {}
-    new = tuple(range(2, 2 + axes))
-    ranks = {one.type.rank for one in _operands(bindings)}
-
-    def operand(one: Any) -> Any:
-        if not isinstance(one, Drawn):
-            return one
-        if id(one) not in made:
-            made[id(one)] = dataclasses.replace(one, type=one.type.with_shape((*new, *one.type.dims)))
-        return made[id(one)]
-
-    def attribute(value: Any) -> Any:
-        if isinstance(value, Attrs):
-            return Attrs({key: attribute(one) for key, one in value.items()})
-        if isinstance(value, tuple) and not all(isinstance(one, int) for one in value):
-            return tuple(map(attribute, value))
-        if not whole or not isinstance(value, tuple) or len(value) not in ranks:
-            return value
-        if sorted(value) == list(range(len(value))):
-            return (*range(axes), *(place + axes for place in value))
-        return (*new, *value)
-
-    tensors = {n: tuple(map(operand, t)) if isinstance(t, tuple) else operand(t) for n, t in bindings.tensors.items()}
-    return Bindings(tensors, {name: attribute(value) for name, value in bindings.attrs.items()})
+def _is_permutation(value: Any) -> bool:
+    numbers = isinstance(value, tuple) and all(type(one) is int for one in value)
+    return numbers and sorted(value) == list(range(len(value))) and len(value) > 1
 
 
 def _operands(bindings: Bindings) -> Iterator[Drawn]:

@@ -47,7 +47,7 @@ _OPEN: dict[str, tuple[Any, ...]] = {
 _AXES: dict[str, tuple[Any, ...]] = {"layout": (0, 0, 1)}
 
 #: Instances that conditions refused are kept up to this number: solving begins at them.
-_REFUSED = 8
+_REFUSED = 24
 
 
 class Reject(Exception):  # noqa: N818  (a signal, not an error)

@@ -27,6 +27,14 @@ class Question:
         """The same question with the other answer."""
         return Question(self.comparison, self.left, self.right, not self.held)
 
+    @property
+    def apart(self) -> Question:
+        """The same answer with sides that differ: behind a bound, not on it; of an equality the other answer."""
+        if self.comparison == "==":
+            return self.turned
+        sides = (self.left, self.right) if self.held else (self.right, self.left)
+        return Question("<", *sides, True)
+
     def unknowns(self) -> frozenset[str]:
         """The names of the unknowns that it is about."""
         return _unknowns(self.left) | _unknowns(self.right)
@@ -54,18 +62,18 @@ def _depth(formula: Formula) -> int:
 
 
 def _formula(number: int) -> Formula:
-    return number.formula if isinstance(number, Traced) else int(number)
+    return number.formula if isinstance(number, TracedInteger) else int(number)
 
 
 def _made(operation: str, left: int, right: int, trace: Trace, value: int) -> int:
     formula = (operation, _formula(left), _formula(right))
-    return int(value) if _depth(formula) > _DEEPEST else Traced(value, formula, trace)
+    return int(value) if _depth(formula) > _DEEPEST else TracedInteger(value, formula, trace)
 
 
-def _arithmetic(name: str, operation: str, *, reflected: bool = False) -> Callable[[Traced, Any], Any]:
+def _arithmetic(name: str, operation: str, *, reflected: bool = False) -> Callable[[TracedInteger, Any], Any]:
     plain = getattr(int, name)
 
-    def apply(self: Traced, other: Any) -> Any:
+    def apply(self: TracedInteger, other: Any) -> Any:
         value = plain(self, other)
         if value is NotImplemented or not isinstance(other, int):
             return value
@@ -80,7 +88,7 @@ def _arithmetic(name: str, operation: str, *, reflected: bool = False) -> Callab
 def _comparison(name: str, operation: str, *, swapped: bool = False, negated: bool = False) -> Callable[..., Any]:
     plain = getattr(int, name)
 
-    def compare(self: Traced, other: Any) -> Any:
+    def compare(self: TracedInteger, other: Any) -> Any:
         held = plain(self, other)
         if held is NotImplemented or not isinstance(other, int):
             return held
@@ -91,14 +99,14 @@ def _comparison(name: str, operation: str, *, swapped: bool = False, negated: bo
     return compare
 
 
-class Traced(int):
+class TracedInteger(int):
     """An integer of a trace: arithmetic makes formulas, comparisons are recorded, and everything else is an integer's.
 
     What an index, a range or a hash is made of is not recorded: a trace shows boundaries to look behind, and is no
     proof that there are no others.
 
     >>> trace = Trace()
-    >>> n = Traced(3, "n", trace)
+    >>> n = TracedInteger(3, "n", trace)
     >>> min(n * 2, 224), [(q.comparison, q.left, q.right, q.held) for q in trace.asked]
     (6, [('<', 224, ('*', 'n', 2), False)])
     """
@@ -106,7 +114,7 @@ class Traced(int):
     formula: Formula
     trace: Trace
 
-    def __new__(cls, value: int, formula: Formula, trace: Trace) -> Traced:
+    def __new__(cls, value: int, formula: Formula, trace: Trace) -> TracedInteger:
         """An integer with its formula."""
         made = super().__new__(cls, value)
         made.formula, made.trace = formula, trace

@@ -24,7 +24,16 @@ from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
 from eqsat.rewrites.rules.rule import RIGHT, Rule, applications
-from eqsat.rewrites.rules.term import Term, difference, is_defined, left_terms, output_types, right_terms, values
+from eqsat.rewrites.rules.term import (
+    Term,
+    difference,
+    distinct,
+    is_defined,
+    left_terms,
+    output_types,
+    right_terms,
+    values,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +72,7 @@ class Instance:
     @property
     def size(self) -> int:
         """The number of elements of all values of both sides, operands as often as they are read."""
-        return sum(map(_size, _distinct(self.left))) + sum(map(_size, _distinct(self.right)))
+        return sum(map(_size, distinct(self.left))) + sum(map(_size, distinct(self.right)))
 
     def features(self) -> set[tuple[str, Any]]:
         """The features of the instance: attributes, ranks, lengths of groups, and sizes on a bound.
@@ -132,7 +141,7 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     if refuting is not None:
         return evidence("refuted", numeric=len(instances) + 1, detail=str(refuting))
     counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
-    for bindings in beyond(rule, seeds, seed, effort.turned) if effort.turned else ():
+    for bindings in beyond(rule, *seeds, seed, effort.turned) if effort.turned else ():
         instance = build(rule, bindings)
         refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
         counts["numeric"] += 1
@@ -166,11 +175,13 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     return evidence("proved", symbolic=len(chosen), **counts, pairs=pairs)
 
 
-def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, Mismatch | None, list[Bindings]]:
+def _drawn(
+    rule: Rule, effort: Effort, seed: int
+) -> tuple[list[Instance], int, Mismatch | None, tuple[list[Bindings], list[Bindings]]]:
     """Drawn instances that agree, those of the grid where none can be drawn, until one refutes the rule.
 
     Beside them, how many agree modulo a prime too, the mismatch of the one that refutes, and what solving may begin at:
-    these instances, or those that conditions refused where there are few.
+    these instances, and those that conditions refused.
     """
     sampler = Sampler.unnamed(rule, seed)
     instances: list[Instance] = []
@@ -184,11 +195,10 @@ def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, 
         if refuting is None and len(instances) < effort.extremes:
             refuting = extreme_mismatch(rule, bindings)
         if refuting is not None or isinstance(instance, Mismatch):
-            return instances, exact, refuting, []
+            return instances, exact, refuting, ([], [])
         exact += agrees_modulo_prime(instance)
         instances.append(instance)
-    few = sampler.refused if len(instances) < 3 else []
-    return instances, exact, None, [*(one.bindings for one in instances), *few]
+    return instances, exact, None, ([one.bindings for one in instances], sampler.refused)
 
 
 def _few(rule: Rule, seed: int) -> Iterable[Bindings]:
@@ -286,19 +296,6 @@ def _cover(instances: Sequence[Instance], most: int) -> tuple[list[Instance], in
         covered |= pairs
         chosen.append(instance)
     return chosen, len(covered)
-
-
-def _distinct(terms: Iterable[Any]) -> Iterable[Any]:
-    """The terms of a side and in them, each once; bound operands as often as they are read."""
-    pending, seen = list(terms), set[int]()
-    while pending:
-        term = pending.pop()
-        if term is None or id(term) in seen:
-            continue
-        if isinstance(term, Term):
-            seen.add(id(term))
-            pending += term.operands
-        yield term
 
 
 def _size(term: Any) -> int:

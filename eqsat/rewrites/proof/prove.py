@@ -21,10 +21,10 @@ from eqsat.rewrites.proof.chains.solver import PremiseSolver
 from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch
 from eqsat.rewrites.rules.rule import Rule
 
-#: Instances that an equation is compared on, and that a chain has to hold in.
+#: Instances that a chain has to hold in.
 INSTANCES = 24
-#: The tries for each of them.
-TRIES = 2000
+#: The instances that are drawn to compare the sides, and the tries for each of them.
+DRAWN, TRIES = 80, 2000
 #: What Z3 may do to derive a condition on element types.
 STEPS = 200_000
 #: The widest search; it begins with a fourth of the e-nodes and a radius of two.
@@ -76,12 +76,13 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     'refuted'
     """
     sampler = Sampler.unnamed(rule)
-    instances = list(islice(iter(lambda: sampler.draw(TRIES), None), INSTANCES))
-    solved = list(beyond(rule, instances or sampler.refused))
-    instances = instances or solved[:INSTANCES]
+    drawn = list(islice(iter(lambda: sampler.draw(TRIES), None), DRAWN))
+    refuting = refutation(rule, drawn)
+    solved = list(beyond(rule, drawn, sampler.refused)) if refuting is None else []
+    instances = (drawn or solved)[:INSTANCES]
     if not instances:
         return Proof(rule.name, "undecided", detail="no instance meets the conditions")
-    refuting = refutation(rule, [*instances, *solved])
+    refuting = refuting or refutation(rule, solved)
     if refuting is not None:
         return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
     if not rule.is_equation:

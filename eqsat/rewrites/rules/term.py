@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -141,6 +141,19 @@ def values(terms: list[Any], interpretation: Any, arrays: Mapping[int, Any]) -> 
     """All outputs of the terms in order, `arrays` giving those of the operands by identity."""
     known = {id_: [array] for id_, array in arrays.items()}
     return [array for term in terms for array in _outputs(term, interpretation, known)]
+
+
+def distinct(terms: Iterable[Any]) -> Iterable[Any]:
+    """The terms of a side and in them, each once; bound operands as often as they are read."""
+    pending, seen = list(terms), set[int]()
+    while pending:
+        term = pending.pop()
+        if term is None or id(term) in seen:
+            continue
+        if isinstance(term, Term):
+            seen.add(id(term))
+            pending += term.operands
+        yield term
 
 
 def output_types(terms: list[Any]) -> list[TensorType]:

@@ -18,6 +18,8 @@ _MOVEMENTS = ("transpose", "reshape", "slice", "expand")
 _WHOLE = ("size(s) == 1", "size(z) == 1")
 #: A scale by which numbers of a byte are restored to finite floats, and are so far apart that they are told apart.
 _TELLS = ("size(s) == 1", "wide(s)", "is_positive(s)", "1e-30 < number(s) < 1e30")
+#: Windows of a pool that no pads fill.
+_MEETS_ELEMENTS = "all(p < k for p, k in zip(a.pads, a.kernel + a.kernel))"
 #: Terms of sums that 32 bits hold.
 _MOST_TERMS = 32768
 
@@ -59,8 +61,8 @@ def _restoring() -> Iterator[Statement]:
         "max_pool-of-dequantised",
         f"max_pool({restored}, **a)",
         joined.format("max_pool(q, **a)"),
-        # A window between elements holds none, of which the least integer is no minus infinity.
-        (*_WHOLE, "is_positive(s)", "all(d == 1 for d in a.dilations)", "not a.ceil_mode"),
+        # A window between elements, or in the pads, holds none, of which the least integer is no minus infinity.
+        (*_WHOLE, "is_positive(s)", "all(d == 1 for d in a.dilations)", "not a.ceil_mode", _MEETS_ELEMENTS),
     )
     least = ('dtype(q) == "uint8"', "is_all(z, 0)", "is_positive(s)")
     yield from law("relu-of-least-zero", f"relu({restored})", restored, least, phase="simplify")
