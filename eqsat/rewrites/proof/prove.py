@@ -9,7 +9,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eqsat.egraph.saturation import Limits
-from eqsat.language.terms.pattern import Bindings
+from eqsat.errors import RuleError
+from eqsat.language.terms.pattern import App, Bindings
 from eqsat.rewrites.instances.instance import draw, operands
 from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, forms, rules_used
 from eqsat.rewrites.proof.chains.missing import missing_law
@@ -75,6 +76,9 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     if not instances:
         return Proof(rule.name, "undecided", detail="no instance meets the conditions")
     refuting = refutation(rule, instances)
+    asked = unswapped(rule)
+    if refuting is None and asked is not None:
+        refuting = refutation(asked, draw(asked, INSTANCES))
     if refuting is not None:
         return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
     if not rule.is_equation:
@@ -94,6 +98,20 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
             if not types.confirmed:
                 return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
     return _proof(rule, proofs)
+
+
+def unswapped(rule: Rule) -> Rule | None:
+    """An equation of a bare variable as it was asked, of any tensor that the conditions admit; None for any other.
+
+    None too where the other side binds names: it is asked where these have values for which it types.
+    """
+    if not rule.swapped or not isinstance(rule.left, tuple):
+        return None
+    text = f"{rule.right[0]} => {rule.left[0]}"
+    try:
+        return replace(rule, left=(App("identity", rule.right),), right=rule.left, text=text, swapped=False)
+    except RuleError:
+        return None
 
 
 def refutation(rule: Rule, instances: Sequence[Bindings]) -> Mismatch | None:

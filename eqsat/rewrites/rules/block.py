@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
-from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var, roots_of
 from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, loop_parts, may_exceed, substituted
-from eqsat.rewrites.rules.rule import LEFT, RIGHT, SPLICE, Origin, Rule
+from eqsat.rewrites.rules.literals import (
+    alone,
+    attribute,
+    constant,
+    implied,
+    number_in,
+    type_beside,
+    unmatched,
+    untyped,
+)
+from eqsat.rewrites.rules.rule import LEFT, RIGHT, SPLICE, Origin, Rule, applications
 from eqsat.rewrites.rules.ruleset import RuleSource
 
-_HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
+_HEAD = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
 _ARROW = re.compile(r"<?=>")
 _IF, _WHERE = re.compile(r"\sif\s"), re.compile(r"\swhere\s")
 _SIZES = f"at most {MOST_NODES} names, numbers and signs, nested at most {DEEPEST} deep; integers of 64 bits"
@@ -60,6 +70,10 @@ class _Block:
     reason: str
     #: The patterns of calls, by the identities of their trees: a name stands for one tree wherever it is.
     made: dict[int, App] = field(default_factory=dict)
+    #: The constants that numbers stand for, by their identities, with the trees of the numbers.
+    numbers: dict[int, tuple[App, ast.expr]] = field(default_factory=dict)
+    #: Conditions that numbers with a fraction imply.
+    implied: list[Expression] = field(default_factory=list)
 
     def sources(self, phase: str) -> list[RuleSource]:
         head = self.head()
@@ -93,10 +107,11 @@ class _Block:
             right, named = self.named(right, right_end + 5, conditions_at)
             shown, right_text = f"{right_text} where {named}", _text(right)
         there, _, back = self.reason.partition(" <=> ") if head.both else (self.reason, "", "")
-        rules = [self.rule(head.name, phase, head.laws, left, right, conditions, there, f"{left_text} => {shown}")]
+        forth, inverse = f"{left_text} => {shown}", f"{right_text} => {left_text}"
+        rules = [self.rule(head.name, phase, head.laws, left, right, conditions, there, forth, inverse)]
         if head.both:
-            name, text = f"{head.name}-inv", f"{right_text} => {left_text}"
-            rules.append(self.rule(name, phase, head.laws, right, left, conditions, back or there, text))
+            name, reason = f"{head.name}-inv", back or there
+            rules.append(self.rule(name, phase, head.laws, right, left, conditions, reason, inverse, forth))
         return rules
 
     def rule(
@@ -109,32 +124,44 @@ class _Block:
         conditions: tuple[Expression, ...],
         reason: str,
         sides: str,
+        inverse: str,
     ) -> Rule:
-        """A rule; `sides` are its sides as its text has them, the right one with names for terms that it repeats."""
+        """A rule; `sides` are its sides as its text has them, the right one with names for terms that it repeats.
+
+        An equation that is only asked is read as its `inverse` where its left side is a bare variable.
+        """
+        swapped = self.origin == "candidate" and isinstance(left, ast.Name)
+        if swapped:
+            self.is_swappable(left, right)
+            left, right, sides = right, left, inverse
         for tree in (*_elements(left), *_elements(right)):
-            if isinstance(tree, ast.Constant):
+            if isinstance(tree, ast.Constant) and number_in(tree) is None:
                 raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator of patterns")
-        tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         where = self.place(left)
+        first, second = self.left(left), tuple(self.pattern(e) for e in _elements(right))
+        self.no_numbers(first)
+        conditions = tuple(dict.fromkeys((*conditions, *self.implied)))
+        tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         try:
             rule = Rule(
                 name=name,
                 phase=phase,
-                left=self.left(left),
-                right=tuple(self.pattern(e) for e in _elements(right)),
+                left=first,
+                right=second,
                 conditions=conditions,
                 laws=laws,
                 text=f"{sides}{tail}",
                 where=where,
                 origin=self.origin,
                 reason=reason,
+                swapped=swapped,
             )
             if self.origin == "given":
                 from eqsat.rewrites.proof.check import check_types  # which loads the checks of rules
 
                 check_types(rule)
         except RuleError as error:
-            if error.where.startswith(self.source):
+            if error.where.startswith(f"{self.source}:"):
                 raise
             places = {LEFT: where, RIGHT: self.place(right), **{c.text: self.place(c.tree) for c in conditions}}
             place = places.get(error.where, where)
@@ -153,13 +180,51 @@ class _Block:
                 raise self.fault("the left side is a bare variable", element, "an operator")
         return tuple(i for i in items if isinstance(i, App))
 
+    def is_swappable(self, variable: ast.expr, side: ast.expr) -> None:
+        """RuleError unless a variable occurs in an operator on the other side."""
+        name = ast.unparse(variable)
+        if isinstance(side, ast.Name):
+            raise self.fault("both sides are bare variables", variable, "an operator on one side")
+        if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(side)):
+            raise self.fault(
+                f"the variable {name!r} alone is the left side, and not on the right", variable, "an operator"
+            )
+
+    def no_numbers(self, left: Left) -> None:
+        """RuleError where the left side of a rule to rewrite with has a number: graphs hold numbers as constants."""
+        apps = [app for root in roots_of(left) for app in applications(root)]
+        for tree in (self.numbers[id(app)][1] for app in apps if id(app) in self.numbers):
+            if self.origin != "candidate":
+                raise unmatched(tree, self.place(tree))
+
+    def operands(self, op: str, trees: Sequence[ast.expr]) -> tuple[Pattern | Spread, ...]:
+        """The operands of an operator; a number stands for a constant of the element type of what is beside it."""
+        patterns: list[Pattern | Spread] = []
+        for place, tree in enumerate(trees):
+            if number_in(tree) is not None:
+                patterns.append(self.number(tree, type_beside(op, place, trees)))
+            else:
+                patterns.append(self.spread(tree) if isinstance(tree, ast.Starred) else self.pattern(tree))
+        return tuple(patterns)
+
+    def number(self, tree: ast.expr, dtype: ast.expr | None) -> App:
+        if dtype is None:
+            raise untyped(tree, self.place(tree))
+        app = constant(tree, dtype)
+        self.implied.extend(implied(tree, dtype))
+        self.numbers[id(app)] = app, tree
+        return app
+
     def pattern(self, tree: ast.expr) -> Pattern:
         if isinstance(tree, ast.Name):
             return Var(tree.id)
+        if number_in(tree) is not None:
+            raise alone(tree, self.place(tree))
         if isinstance(tree, ast.Constant) and tree.value is None:
             return ABSENT
         if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-            return App(_OPERATORS[type(tree.op)], (self.pattern(tree.left), self.pattern(tree.right)))
+            op = _OPERATORS[type(tree.op)]
+            return App(op, self.operands(op, (tree.left, tree.right)))
         if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
             return App("neg", (self.pattern(tree.operand),))
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
@@ -171,12 +236,12 @@ class _Block:
     def application(self, call: ast.Call, op: str) -> App:
         if op == ABSENT.op:
             raise self.fault(f"no operator {op!r}", call, "None for an operand that is left out")
-        operands = tuple(self.spread(a) if isinstance(a, ast.Starred) else self.pattern(a) for a in call.args)
+        operands = self.operands(op, call.args)
         fields: dict[str, Expression] = {}
         record: str | None = None
         for keyword in call.keywords:
             if keyword.arg is not None:
-                fields[keyword.arg] = _expression(keyword.value)
+                fields[keyword.arg] = _expression(attribute(op, keyword.arg, keyword.value))
             elif isinstance(keyword.value, ast.Name) and record is None:
                 record = keyword.value.id
             elif SPLICE not in fields:

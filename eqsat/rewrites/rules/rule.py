@@ -61,6 +61,8 @@ class Rule:
     where: str = ""
     origin: Origin = "given"
     reason: str = ""
+    #: True for an equation whose left side, as it was asked, is the bare variable on the right side here.
+    swapped: bool = False
     #: What the left side binds: tensors, sequences of tensors, fields and records, sequences of fields and records.
     tensors: frozenset[str] = field(init=False, default=frozenset())
     tensor_groups: frozenset[str] = field(init=False, default=frozenset())
