@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,6 +18,7 @@ from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.show import Printer, lines
 from eqsat.rewrites.proof.chains.solver import PremiseSolver
 from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch
+from eqsat.rewrites.proof.unmet import Unmet, unmet
 from eqsat.rewrites.rules.rule import Rule
 
 #: Instances that an equation is compared on, and that a chain has to hold in.
@@ -44,7 +45,8 @@ class Proof:
     but the first with the rule that leads to it, in the most typical of the cases; `rules` all rules used in any.
     `counterexample` are operands and attributes on which the sides differ. `instances` is how many instances the chain
     holds in, or how many were compared; `detail` says what limit ended the search, and what equation would close the
-    gap.
+    gap, which `missing` is. `unmet` says why there is no instance. A line of a file that is no equation is "malformed",
+    and `error` says what, where, what was expected and what to do; `where` is its place, or the equation's.
     """
 
     name: str
@@ -55,6 +57,10 @@ class Proof:
     instances: int = 0
     cases: int = 0
     detail: str = ""
+    missing: str = ""
+    unmet: Unmet | None = None
+    where: str = ""
+    error: Mapping[str, str] | None = None
 
 
 def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
@@ -74,7 +80,8 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     """
     instances = draw(rule, INSTANCES)
     if not instances:
-        return Proof(rule.name, "undecided", detail="no instance meets the conditions")
+        missed = unmet(rule)
+        return Proof(rule.name, "undecided", detail=str(missed), unmet=missed)
     refuting = refutation(rule, instances)
     asked = unswapped(rule)
     if refuting is None and asked is not None:
@@ -91,7 +98,7 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
         if isinstance(result, Stuck):
             gap = missing_law(result.search) if result.search is not None else ""
             detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
-            return Proof(rule.name, "undecided", instances=len(instances), detail=detail)
+            return Proof(rule.name, "undecided", instances=len(instances), detail=detail, missing=gap)
         proofs.append(result)
         for case in result.cases:
             types, _ = PremiseSolver.of(case, STEPS).side_conditions(case)
@@ -107,9 +114,9 @@ def unswapped(rule: Rule) -> Rule | None:
     """
     if not rule.swapped or not isinstance(rule.left, tuple):
         return None
-    text = f"{rule.right[0]} => {rule.left[0]}"
+    left = (App("identity", rule.right),)
     try:
-        return replace(rule, left=(App("identity", rule.right),), right=rule.left, text=text, swapped=False)
+        return replace(rule, left=left, right=rule.left, text=f"turned: {rule.text}", swapped=False)
     except RuleError:
         return None
 

