@@ -96,8 +96,9 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     for form in forms(rule, instances):
         result = _widening(rule, equations, form, limits, start)
         if isinstance(result, Stuck):
-            gap = missing_law(result.search) if result.search is not None else ""
-            detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
+            gap = missing_law(result.search, itself=False) if result.search is not None else ""
+            hint = f"would follow from {gap}" if gap else "no smaller equation was found that it would follow from"
+            detail = f"{result.stopped_by}; {hint}" if result.search is not None else result.stopped_by
             return Proof(rule.name, "undecided", instances=len(instances), detail=detail, missing=gap)
         proofs.append(result)
         for case in result.cases:
