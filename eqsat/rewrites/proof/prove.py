@@ -19,6 +19,7 @@ from eqsat.rewrites.proof.chains.show import Printer, lines
 from eqsat.rewrites.proof.chains.solver import PremiseSolver
 from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch
 from eqsat.rewrites.proof.unmet import Unmet, unmet
+from eqsat.rewrites.rules.derive import spellings
 from eqsat.rewrites.rules.rule import Rule
 
 #: Instances that an equation is compared on, and that a chain has to hold in.
@@ -69,7 +70,8 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     Conditions that only say when a rule is worth firing, `constant` and `static`, are left out: a rule is an equation
     here. A proof is a chain found in one instance whose every step is an instance of its rule in all others drawn, or
     several such chains for different cases; sequences have two and three elements. What rules ask of element types, Z3
-    has to derive from what the equation says of them, since instances are drawn in one type.
+    has to derive from what the equation says of them, since instances are drawn in one type. Attributes that are left
+    out or written out, and axes counted from either end, are known to be the same.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> law, rule = parse_rules("law: -(-x) => x\\nrule: relu(-(-x)) => relu(x)")
@@ -90,7 +92,7 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
         return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
     if not rule.is_equation:
         return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
-    equations = [general(r) for r in rules if r.is_equation]
+    equations = [general(r) for r in (*rules, *spellings(rule.operators())) if r.is_equation]
     proofs: list[Proved] = []
     start = time.perf_counter()
     for form in forms(rule, instances):

@@ -1,4 +1,4 @@
-"""The reason for which a rule has no instances: the conditions that refuse what types, or a term that never types."""
+"""The reason for which a rule has no instances: the conditions that refuse what types, or a term that no draw has."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Unmet:
     """An account of draws none of which is an instance of a rule.
 
     `typed` of `tries` draws have a left side that types. `refusals` counts, by condition, those that it refuses, the
-    one first that refuses most; `condition` is that one. `part` is the smallest term of the left side that no draw
-    types, where there is one. `ranks` are those of the operands tried, by name.
+    one first that refuses most; `condition` is that one. `part` is the smallest term of the left side that is in
+    no draw, where there is one. `ranks` are those of the operands tried, by name.
     """
 
     tries: int
@@ -39,8 +39,8 @@ class Unmet:
         tried = ", ".join(f"{name} of rank {_range(ranks)}" for name, ranks in list(self.ranks.items())[:_SHOWN])
         tail = f"; tried {tried}" if tried else ""
         if not self.typed:
-            part = f": {self.part} never does" if self.part else ""
-            return f"no instance types, of {self.tries} drawn{part}{tail}"
+            part = f": {self.part} is in none" if self.part else ""
+            return f"none of {self.tries} draws fits the left side{part}{tail}"
         return f"no instance meets the conditions: {self._refused()}, of {self.tries} drawn{tail}"
 
     def _refused(self) -> str:

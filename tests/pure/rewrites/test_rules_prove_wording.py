@@ -27,14 +27,14 @@ SAID = {
     "no instance meets the conditions: the right side's attributes have a value in none of 7 that type, of 9 drawn": (
         Unmet(9, 7)
     ),
-    "no instance types, of 2000 drawn: transpose(concat(x, y, axis=5), perm=(1, 0)) never does; "
+    "none of 2000 draws fits the left side: transpose(concat(x, y, axis=5), perm=(1, 0)) is in none; "
     "tried concat(x, y, axis=5) of rank 6": Unmet(
         2000,
         0,
         part="transpose(concat(x, y, axis=5), perm=(1, 0))",
         ranks={"concat(x, y, axis=5)": (6,)},
     ),
-    "no instance types, of 2000 drawn": Unmet(2000, 0),
+    "none of 2000 draws fits the left side": Unmet(2000, 0),
 }
 
 

@@ -12,7 +12,17 @@ from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import INFIX
 from eqsat.rewrites.conditions.syntax import substituted
 from eqsat.rewrites.proof.chains.closure import Closure, ClosureLink
-from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
+from eqsat.rewrites.proof.chains.symbols import (
+    Bound,
+    Computed,
+    Literal,
+    Member,
+    Ref,
+    Symbol,
+    SymbolRecord,
+    Thing,
+    literal,
+)
 
 #: Longer attributes are written as the values they have in the instance.
 _LONGEST = 48
@@ -44,10 +54,20 @@ class Printer:
             return term.label
         infix = INFIX.get(term.op)
         if infix is not None and len(term.children) == 2:
-            text = f" {infix} ".join(self.term(c, inner=True) for c in term.children)
+            text = f" {infix} ".join(self._operand(c, term.children, inner=True) for c in term.children)
             return f"({text})" if inner else text
-        operands = [self.term(c) for c in term.children]
+        operands = [self._operand(c, term.children) for c in term.children]
         return f"{term.op}({', '.join(operands + self._attributes(term.op, term.symbols, term.attrs))})"
+
+    def _operand(self, number: int, beside: Sequence[int], *, inner: bool = False) -> str:
+        """An operand; as a number where it is a scalar of the element type of another operand."""
+        if number not in self.names and self.closure.terms[number].op == "fill":
+            symbols = dict(self.closure.terms[number].symbols)
+            shape, value, dtype = (symbols[name] for name in ("shape", "value", "dtype"))
+            first = next((Ref(other) for other in beside if other != number), None)
+            if isinstance(value, Literal) and shape == literal(()) and first and dtype in _types_of(dtype, first):
+                return value.text
+        return self.term(number, inner=inner)
 
     def thing(self, thing: Thing) -> str:
         """A term or a symbol."""
@@ -94,6 +114,17 @@ class Printer:
                 text = self.symbol(symbol)
                 shown.append(f"{key}={text if len(text) <= _LONGEST else repr(attrs[key])}")
         return [*shown, f"**{self.symbol(record)}"] if record is not None else shown
+
+
+def _types_of(dtype: Symbol, term: Ref) -> list[Computed]:
+    """An element type as it is written of a term, under the names that it has in an expression."""
+    if not isinstance(dtype, Computed):
+        return []
+    return [
+        Computed(dtype.expression, ((name, term),))
+        for name, _ in dtype.env
+        if dtype.expression.text == f"dtype({name})"
+    ]
 
 
 def lines(printer: Printer, links: Iterable[ClosureLink], names: Sequence[str]) -> tuple[str, ...]:
