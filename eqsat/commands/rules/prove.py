@@ -45,7 +45,7 @@ def prove(file: Path, given: tuple[Path, ...], time_limit: float | None, target:
     from eqsat.rewrites.rules.loader import load_rules
     from eqsat.rewrites.rules.parser import parse_each, text_of
 
-    equations = parse_each(text_of(file), str(file), origin="candidate")
+    equations = parse_each(text_of(file), str(file), origin="asked")
     rules = [r for path in given for r in read(path)] if given else list(load_rules())
     if target not in (None, STDOUT):
         check_target(target, ())
@@ -76,7 +76,7 @@ def judged(equation: Rule | FaultyRule, rules: Sequence[Rule], limits: Limits) -
 
     if isinstance(equation, Rule):
         try:
-            return replace(prove(equation, rules, limits), where=equation.where)
+            return replace(prove(equation, rules, limits), where=equation.where, swapped=equation.swapped)
         except UnsoundRuleError:  # by the rules that it is proved from
             raise
         except RuleError as error:
@@ -98,6 +98,7 @@ def describe(proof: Proof) -> list[str]:
     if proof.verdict == "undecided":
         return [f"{lines[0]}: {proof.detail}"]
     cases = f", by {proof.cases} cases of which this is one" if proof.cases > 1 else ""
+    cases += ", from right to left" if proof.swapped else ""
     return [f"{lines[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
 
 

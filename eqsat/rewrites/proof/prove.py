@@ -47,7 +47,8 @@ class Proof:
     `counterexample` are operands and attributes on which the sides differ. `instances` is how many instances the chain
     holds in, or how many were compared; `detail` says what limit ended the search, and what equation would close the
     gap, which `missing` is. `unmet` says why there is no instance. A line of a file that is no equation is "malformed",
-    and `error` says what, where, what was expected and what to do; `where` is its place, or the equation's.
+    and `error` says what, where, what was expected and what to do; `where` is its place, or the equation's. `swapped`
+    says that the chain begins at the right side, for the left one is a bare variable.
     """
 
     name: str
@@ -62,6 +63,7 @@ class Proof:
     unmet: Unmet | None = None
     where: str = ""
     error: Mapping[str, str] | None = None
+    swapped: bool = False
 
 
 def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:

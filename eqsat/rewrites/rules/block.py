@@ -130,7 +130,7 @@ class _Block:
 
         An equation that is only asked is read as its `inverse` where its left side is a bare variable.
         """
-        swapped = self.origin == "candidate" and isinstance(left, ast.Name)
+        swapped = self.origin == "asked" and isinstance(left, ast.Name)
         if swapped:
             self.is_swappable(left, right)
             left, right, sides = right, left, inverse
@@ -194,7 +194,7 @@ class _Block:
         """RuleError where the left side of a rule to rewrite with has a number: graphs hold numbers as constants."""
         apps = [app for root in roots_of(left) for app in applications(root)]
         for tree in (self.numbers[id(app)][1] for app in apps if id(app) in self.numbers):
-            if self.origin != "candidate":
+            if self.origin not in ("candidate", "asked"):
                 raise unmatched(tree, self.place(tree))
 
     def operands(self, op: str, trees: Sequence[ast.expr]) -> tuple[Pattern | Spread, ...]:

@@ -6,6 +6,9 @@ of the rules after it, ``%because …`` says why the next rule is written by han
 operator named, and so its reason. Both sides and the conditions are Python expressions. Names stand for what a side
 says often: ``lhs => relu(g) * g where g := x @ w if condition``; later ones may use earlier ones. An operand left out
 is None, and an operator with several outputs has a right side for each: ``gru(x, w, r, None, n) => y, h``.
+
+A number among operands is a scalar of the element type of what is beside it, ``maximum(x, 0)``: floats where it has a
+fraction. The left side of a rule to rewrite with has none, for graphs hold constants: a name and ``is_all(c, 1)``.
 """
 
 from __future__ import annotations
@@ -30,7 +33,8 @@ _EACH = re.compile(r"%each\s+(\w+)\s+in\s+(\w+(?:\s+\w+)*)\s*$")
 def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") -> tuple[Rule, ...]:
     """Every rule of a text; RuleError with file, line and column for the first that is not well formed.
 
-    `origin` says where the text comes from; a "candidate" is only asked about, and its sides may differ in types.
+    `origin` says where the text comes from; a "candidate" is only asked about, and its sides may differ in types. The
+    left side of one that is "asked" may be a bare variable: it is read from right to left.
 
     >>> [r.name for r in parse_rules("twice: relu(relu(x)) => relu(x)")]
     ['twice']

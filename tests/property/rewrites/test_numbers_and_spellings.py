@@ -20,7 +20,7 @@ NUMBERS = st.one_of(st.integers(-(2**40), 2**40), st.floats(allow_nan=False, all
 
 
 def asked(text):
-    return parse_rules(f"r: {text}", origin="candidate")[0]
+    return parse_rules(f"r: {text}", origin="asked")[0]
 
 
 def values(text):

@@ -12,7 +12,7 @@ LAWS = laws()
 
 
 def asked(text):
-    return parse_rules(text, "f", origin="candidate")[0]
+    return parse_rules(text, "f", origin="asked")[0]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ def test_attributes_take_whole_numbers_for_truth_values_and_floats():
 def test_an_equation_of_a_bare_variable_is_read_from_right_to_left():
     rule = asked("Bare: X => identity(X) if rank(X) == 2")
     assert (rule.name, rule.text, rule.swapped) == ("Bare", "identity(X) => X if rank(X) == 2", True)
-    there, back = parse_rules("r: x <=> g where g := relu(x) * 1", origin="candidate")
+    there, back = parse_rules("r: x <=> g where g := relu(x) * 1", origin="asked")
     assert (there.text, back.text) == ("relu(x) * 1 => x", "relu(x) * 1 => x")
     assert (there.swapped, back.swapped) == (True, False)
     assert asked("r: x => relu(x)").right == (Var("x"),)
@@ -94,6 +94,13 @@ def test_numbers_and_variables_that_say_too_little_are_named(text):
     with pytest.raises(RuleError) as caught:
         asked(text)
     assert str(caught.value) == FAULTS[text]
+
+
+@pytest.mark.parametrize("origin", ["given", "candidate", "axiom"])
+def test_a_bare_variable_is_a_left_side_of_questions_alone(origin):
+    with pytest.raises(RuleError) as caught:
+        parse_rules("r: x => identity(x)", "f", origin=origin)
+    assert str(caught.value) == "f:1:4: the left side is a bare variable\n  expected an operator"
 
 
 @pytest.mark.parametrize(("text", "column"), [("x * 1 => x", 8), ("relu(x) <=> maximum(x, 1)", 27)])

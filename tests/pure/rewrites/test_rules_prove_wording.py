@@ -13,7 +13,7 @@ from eqsat.rewrites.rules.parser import parse_each, parse_rules
 
 
 def equation(text):
-    return parse_rules(f"equation: {text}", origin="candidate")[0]
+    return parse_rules(f"equation: {text}", origin="asked")[0]
 
 
 RANKS = {"x": (0, 1, 2, 3, 4), "w": (4,), "y": (0, 2, 3)}
@@ -169,7 +169,7 @@ def test_json_has_the_place_the_fault_and_what_was_tried(tmp_path, run):
 
 
 def test_faults_of_a_text_stand_in_the_order_of_its_lines():
-    each = parse_each(FILE, "f", origin="candidate")
+    each = parse_each(FILE, "f", origin="asked")
     assert [one.name for one in each] == ["good", "bad", "", "", "both", "", "false", "unmet", "last"]
     assert parse_each("", "f") == () and parse_each("# nothing", "f") == ()
 
@@ -188,3 +188,12 @@ def test_an_operator_without_a_sample_rule_is_a_fault_of_its_line(tmp_path, run,
     assert code == 2
     assert f"malformed bare: {asked}:1:7: {__file__}:" in out and ": operator 'unsampled' has no sample rule\n" in out
     assert "proved    next in 24 instances" in out
+
+
+def test_an_equation_of_a_bare_variable_says_that_it_is_proved_from_right_to_left(tmp_path, run):
+    asked = tmp_path / "more.rules"
+    asked.write_text("Bare: X => identity(X) * 1\nfalse: x => relu(x)\n")
+    code, out, _ = run(asked, "--json", tmp_path / "proofs.json")
+    assert code == 2
+    assert out.startswith("proved    Bare in 24 instances, from right to left\n  identity(X) * 1.0\n")
+    assert [p["swapped"] for p in json.loads((tmp_path / "proofs.json").read_text())] == [True, True]

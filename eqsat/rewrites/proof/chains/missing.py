@@ -171,7 +171,7 @@ class _Gap:
                 names = self._leaves(a, b) | dict(zip(abstracted, self._fresh(), strict=False))
                 for one, other in ((a, b), (b, a)):
                     symbols = {} if concrete else self._computed(one)
-                    printer = Printer(self.closure, names, symbols, concrete=concrete)
+                    printer = Printer(self.closure, names, symbols, concrete=concrete, numbers=not self.itself)
                     text = f"{printer.term(one)} => {printer.term(other)}"
                     yield from (_with_conditions(text, self.search.goal.rule), text)
 
@@ -251,8 +251,6 @@ def _holds(text: str) -> bool:
     """True if the equation is well formed and holds on drawn instances."""
     try:
         (rule,) = parse_rules(f"gap: {text}", origin="candidate")
-        if rule.swapped:  # it is written the other way round as well
-            return False
         sampler = Sampler(rule)
         drawn = (sampler.draw(_TRIES) for _ in range(_INSTANCES))
         return all(bindings is not None and mismatch(rule, bindings) is None for bindings in drawn)
