@@ -76,7 +76,8 @@ def judged(equation: Rule | FaultyRule, rules: Sequence[Rule], limits: Limits) -
 
     if isinstance(equation, Rule):
         try:
-            return replace(prove(equation, rules, limits), where=equation.where, swapped=equation.swapped)
+            proof = prove(equation, rules, limits)
+            return replace(proof, where=equation.where, swapped=equation.swapped, implied=equation.implied)
         except UnsoundRuleError:  # by the rules that it is proved from
             raise
         except RuleError as error:
@@ -99,6 +100,7 @@ def describe(proof: Proof) -> list[str]:
         return [f"{lines[0]}: {proof.detail}"]
     cases = f", by {proof.cases} cases of which this is one" if proof.cases > 1 else ""
     cases += ", from right to left" if proof.swapped else ""
+    cases += f", if {', '.join(proof.implied)}" if proof.implied else ""
     return [f"{lines[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
 
 

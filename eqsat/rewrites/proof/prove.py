@@ -48,7 +48,8 @@ class Proof:
     holds in, or how many were compared; `detail` says what limit ended the search, and what equation would close the
     gap, which `missing` is. `unmet` says why there is no instance. A line of a file that is no equation is "malformed",
     and `error` says what, where, what was expected and what to do; `where` is its place, or the equation's. `swapped`
-    says that the chain begins at the right side, for the left one is a bare variable.
+    says that the chain begins at the right side, for the left one is a bare variable; `implied` are conditions that the
+    equation's numbers imply.
     """
 
     name: str
@@ -64,6 +65,7 @@ class Proof:
     where: str = ""
     error: Mapping[str, str] | None = None
     swapped: bool = False
+    implied: tuple[str, ...] = ()
 
 
 def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:

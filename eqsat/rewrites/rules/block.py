@@ -20,7 +20,6 @@ from eqsat.rewrites.rules.literals import (
     number_in,
     type_beside,
     unmatched,
-    untyped,
 )
 from eqsat.rewrites.rules.rule import LEFT, RIGHT, SPLICE, Origin, Rule, applications
 from eqsat.rewrites.rules.ruleset import RuleSource
@@ -140,7 +139,8 @@ class _Block:
         where = self.place(left)
         first, second = self.left(left), tuple(self.pattern(e) for e in _elements(right))
         self.no_numbers(first)
-        conditions = tuple(dict.fromkeys((*conditions, *self.implied)))
+        more = [c for c in dict.fromkeys(self.implied) if c not in conditions]
+        conditions = (*conditions, *more)
         tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         try:
             rule = Rule(
@@ -155,6 +155,7 @@ class _Block:
                 origin=self.origin,
                 reason=reason,
                 swapped=swapped,
+                implied=tuple(c.text for c in more),
             )
             if self.origin == "given":
                 from eqsat.rewrites.proof.check import check_types  # which loads the checks of rules
@@ -208,9 +209,7 @@ class _Block:
         return tuple(patterns)
 
     def number(self, tree: ast.expr, dtype: ast.expr | None) -> App:
-        if dtype is None:
-            raise untyped(tree, self.place(tree))
-        app = constant(tree, dtype)
+        app = constant(tree, dtype, self.place(tree))
         self.implied.extend(implied(tree, dtype))
         self.numbers[id(app)] = app, tree
         return app

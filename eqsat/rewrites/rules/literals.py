@@ -20,6 +20,8 @@ _OTHER = {"int32": "int64", "uint8": "int8", "uint32": "uint64"}
 _SAMPLES = 20
 #: Floats hold all whole numbers up to this one.
 _WHOLE = 2**53
+#: The largest number of int8, and the least and largest that float16 has with all digits.
+_LEAST_MAXIMUM, _HALF = 127, (2.0**-14, 65504.0)
 #: Attributes that name the element type of a result.
 _TYPED_BY = ("to", "dtype")
 
@@ -38,23 +40,40 @@ def number_in(tree: ast.expr) -> int | float | None:
     return -value if negative else value
 
 
-def constant(tree: ast.expr, dtype: ast.expr) -> App:
-    """The scalar that a number stands for, of an element type.
+def constant(tree: ast.expr, dtype: ast.expr | None, where: str) -> App:
+    """The scalar that a number stands for, of an element type; RuleError where that is not known, or has no such one.
 
     Whole numbers are floats, as in all laws that name constants, as long as a float holds them.
     """
     number = _number(tree)
+    if dtype is None or (isinstance(dtype, ast.Name) and not (_is_whole(number) and _is_common(number))):
+        raise _untyped(tree, where)
+    if not math.isfinite(number):
+        raise _infinite(where)
     exact = float(number) if abs(number) <= _WHOLE else number
     fields = {"shape": ast.Tuple([], ast.Load()), "value": ast.Constant(exact), "dtype": dtype}
     return App("fill", (), {name: Expression(ast.unparse(value), value) for name, value in fields.items()})
 
 
-def implied(tree: ast.expr, dtype: ast.expr) -> Iterator[Expression]:
-    """The condition that the tensor whose element type a number has is one of floats, for a number with a fraction."""
+def implied(tree: ast.expr, dtype: ast.expr | None) -> Iterator[Expression]:
+    """The conditions on the tensor whose type a number has: it is of floats for a fraction, and has such numbers."""
     number = _number(tree)
-    if isinstance(dtype, ast.Call) and not (math.isfinite(number) and number == int(number)):
-        condition = ast.copy_location(ast.Call(ast.Name("floating", ast.Load()), dtype.args, []), tree)
-        yield Expression(ast.unparse(condition), ast.fix_missing_locations(condition))
+    if not isinstance(dtype, ast.Call):
+        return
+    conditions = [] if _is_whole(number) else [ast.Call(ast.Name("floating", ast.Load()), dtype.args, [])]
+    if not _is_common(number):
+        conditions.append(ast.Call(ast.Name("representable", ast.Load()), [*dtype.args, tree], []))
+    for condition in conditions:
+        yield Expression(ast.unparse(condition), ast.fix_missing_locations(ast.copy_location(condition, tree)))
+
+
+def _is_whole(number: float) -> bool:
+    return not math.isfinite(number) or number == int(number)
+
+
+def _is_common(number: float) -> bool:
+    """True if every type of integers that operators compute with has a whole number, every one of floats a fraction."""
+    return 0 <= number <= _LEAST_MAXIMUM if _is_whole(number) else _HALF[0] <= abs(number) <= _HALF[1]
 
 
 def _number(tree: ast.expr) -> int | float:
@@ -90,7 +109,7 @@ def unmatched(tree: ast.expr, where: str) -> RuleError:
     )
 
 
-def untyped(tree: ast.expr, where: str) -> RuleError:
+def _untyped(tree: ast.expr, where: str) -> RuleError:
     """The error for a number beside which nothing tells its element type."""
     shown = ast.unparse(tree)
     return RuleError(
@@ -98,6 +117,16 @@ def untyped(tree: ast.expr, where: str) -> RuleError:
         where=where,
         expected="a tensor beside it",
         remedy=f"write the constant with its type, as fill(shape=(), value={shown}, dtype='float32')",
+    )
+
+
+def _infinite(where: str) -> RuleError:
+    """The error for a number too large for any float."""
+    return RuleError(
+        "a number is too large for a float",
+        where=where,
+        expected="a finite number",
+        remedy="write an infinity as a constant, as fill(shape=(), value=1e309, dtype=dtype(x))",
     )
 
 

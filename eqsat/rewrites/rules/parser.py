@@ -61,7 +61,7 @@ class FaultyRule:
 def parse_each(text: str, source: str = "<text>", *, origin: Origin = "given") -> tuple[Rule | FaultyRule, ...]:
     """Every rule of a text, and for each line that is not well formed its fault; the lines after it are read on.
 
-    >>> [one.name for one in parse_each("bad: relu(x) => y\ngood: relu(relu(x)) => relu(x)")]
+    >>> [one.name for one in parse_each("bad: relu(x) => y\\ngood: relu(relu(x)) => relu(x)")]
     ['bad', 'good']
     """
     each: list[Rule | FaultyRule] = []

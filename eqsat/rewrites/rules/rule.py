@@ -64,6 +64,8 @@ class Rule:
     reason: str = ""
     #: True for an equation whose left side, as it was asked, is the bare variable on the right side here.
     swapped: bool = False
+    #: Those of the conditions that its numbers imply, as text.
+    implied: tuple[str, ...] = ()
     #: What the left side binds: tensors, sequences of tensors, fields and records, sequences of fields and records.
     tensors: frozenset[str] = field(init=False, default=frozenset())
     tensor_groups: frozenset[str] = field(init=False, default=frozenset())

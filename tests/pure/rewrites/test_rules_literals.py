@@ -1,9 +1,14 @@
 """Numbers, bare variables and upper-case names in the text of rules."""
 
+import ml_dtypes
+import numpy as np
 import pytest
 
 from eqsat.errors import RuleError
+from eqsat.language.terms import DType, TensorType
 from eqsat.language.terms.pattern import App, Var
+from eqsat.rewrites.conditions.functions import FUNCTIONS
+from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.prove import prove
 from eqsat.rewrites.rules.loader import laws
 from eqsat.rewrites.rules.parser import parse_rules
@@ -46,6 +51,45 @@ def test_a_number_with_a_fraction_is_one_of_floats():
     assert asked("r: x * 2.0 => 2 * x").conditions == ()
 
 
+@pytest.mark.parametrize(
+    ("number", "implied"),
+    [
+        ("0", ()),
+        ("127", ()),
+        ("-1", ("representable(x, -1)",)),
+        ("128", ("representable(x, 128)",)),
+        ("65505.5", ("floating(x)", "representable(x, 65505.5)")),
+        ("1e-05", ("floating(x)", "representable(x, 1e-05)")),
+        ("-0.25", ("floating(x)",)),
+    ],
+)
+def test_a_number_that_not_every_type_has_implies_a_type_that_has_it(number, implied):
+    rule = asked(f"r: x + {number} => {number} + x if rank(x) == 1")
+    assert rule.implied == implied
+    assert [c.text for c in rule.conditions] == ["rank(x) == 1", *implied]
+    assert asked(f"r: {rule.text}").implied == () and asked(f"r: {rule.text}").conditions == rule.conditions
+
+
+COMPUTED = [d for d in DType if d.is_integer or d.value in ("float16", "bfloat16", "float32", "float64")]
+NUMBERS = (0, 1, -1, 7, 127, 128, 255, 256, 2**31 - 1, 2**31, -(2**63), 0.5, 65504.0, 65536.0, 1e-5, 1e39, 1e-300)
+
+
+@pytest.mark.parametrize("dtype", COMPUTED)
+def test_numbers_that_a_type_has_are_those_that_numpy_stores_in_it(dtype):
+    x = Drawn("x", TensorType.of(dtype.value, ()))
+    for number in NUMBERS:
+        holds = bool(FUNCTIONS["representable"](x, number))
+        with np.errstate(all="ignore"):
+            stored = np.asarray(number).astype(dtype.numpy).astype(np.float64)
+        if dtype.is_integer:
+            assert holds == (stored == number), number
+        else:
+            least = float(ml_dtypes.finfo(dtype.numpy).smallest_normal)
+            assert holds == (bool(np.isfinite(stored)) and (number == 0 or abs(number) >= least)), number
+    text = TensorType.of("bool", ())
+    assert str(FUNCTIONS["representable"](Drawn("x", text), 1).reason) == "bool has no 1"
+
+
 def test_attributes_take_whole_numbers_for_truth_values_and_floats():
     one, other = asked("r: gemm(x, y, alpha=-2, trans_a=1) => x"), asked("r: gemm(x, y, alpha=-2.0, trans_a=True) => x")
     assert one.left == other.left
@@ -84,6 +128,14 @@ FAULTS = {
     "r: x, relu(x) => x, x": "f:1:4: the left side is a bare variable\n  expected an operator",
     "r: relu(True) => relu(x)": (
         "f:1:9: 'True' is no pattern\n  expected a variable or an operator applied to patterns"
+    ),
+    "r: x + 1e400 => x": (
+        "f:1:8: a number is too large for a float\n  expected a finite number\n"
+        "  write an infinity as a constant, as fill(shape=(), value=1e309, dtype=dtype(x))"
+    ),
+    "r: cast(x, to=t) + 128 => cast(x, to=t)": (
+        "f:1:20: no operand beside the number 128 tells its element type\n  expected a tensor beside it\n"
+        "  write the constant with its type, as fill(shape=(), value=128, dtype='float32')"
     ),
     "r: x * 0.5 => x if floating(y)": "f:1:20: a condition reads unbound 'y'\n  expected 'x'",
 }

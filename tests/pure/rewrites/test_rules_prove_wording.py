@@ -197,3 +197,17 @@ def test_an_equation_of_a_bare_variable_says_that_it_is_proved_from_right_to_lef
     assert code == 2
     assert out.startswith("proved    Bare in 24 instances, from right to left\n  identity(X) * 1.0\n")
     assert [p["swapped"] for p in json.loads((tmp_path / "proofs.json").read_text())] == [True, True]
+
+
+def test_what_numbers_imply_is_said_with_the_verdict(tmp_path, run):
+    asked = tmp_path / "more.rules"
+    asked.write_text("halves: x + 0.5 => 0.5 + x\nlarge: x + 300 => 300 + x if rank(x) == 1\nsmall: x + 7 => 7 + x\n")
+    code, out, _ = run(asked, "--json", tmp_path / "proofs.json")
+    assert code == 0
+    assert [line for line in out.splitlines() if line.startswith("proved")] == [
+        "proved    halves in 24 instances, if floating(x)",
+        "proved    large in 24 instances, if representable(x, 300)",
+        "proved    small in 24 instances",
+    ]
+    proofs = json.loads((tmp_path / "proofs.json").read_text())
+    assert [p["implied"] for p in proofs] == [["floating(x)"], ["representable(x, 300)"], []]
