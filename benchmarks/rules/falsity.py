@@ -72,7 +72,7 @@ def _difference(rule: Rule, bindings: Bindings, special: bool) -> str | None:
     except GraphError as error:
         return None if special else f"the right side does not type: {error.what}"
     try:
-        ours, theirs = _computed(left, bindings), _computed(right, bindings)
+        ours, theirs = computed(left, bindings), computed(right, bindings)
     except (EqsatError, RuntimeError, TypeError, ValueError, IndexError, NotImplementedError):
         return None  # what ONNX does not have, or its evaluator not compute, says nothing
     if not (_as_typed(ours, left) and _as_typed(theirs, right)):
@@ -104,8 +104,8 @@ def _equal(a: Any, b: Any, special: bool) -> bool:
     return not known.any() or float(np.abs(a[known] - b[known]).max()) / scale <= _TOLERANCE
 
 
-def _computed(terms: list[Any], bindings: Bindings) -> list[Any]:
-    """The outputs of terms as ONNX computes them."""
+def computed(terms: list[Any], bindings: Bindings) -> list[Any]:
+    """The outputs of terms as ONNX's reference evaluator computes them."""
     from onnx.reference import ReferenceEvaluator
 
     from eqsat.language.onnx.write.exporter import to_model

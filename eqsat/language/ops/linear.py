@@ -294,6 +294,8 @@ def _transposed_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
         raise ShapeError(
             f"weight has {channels} input channels, the input has {inputs}", expected="C = weight.shape[0]"
         )
+    if isinstance(channels, int) and channels % attrs["group"]:
+        raise ShapeError(f"{channels} input channels in {attrs['group']} groups", expected="a multiple of group")
     outputs = w.dims[1] * attrs["group"]
     bias = operands[2] if len(operands) > 2 else None
     if bias is not None and bias.shape is not None and (bias.rank != 1 or _differ(bias.dims[0], outputs)):

@@ -13,6 +13,9 @@ from eqsat.rewrites.conditions.functions import Fail, function, value
 
 Cut = tuple[Any, Any, int]
 
+#: Ends of slices from here on stand for the end of the axis.
+_TO_END = 2**31 - 1
+
 
 def _cuts(record: Mapping[str, Any]) -> dict[int, Cut]:
     """Start, end and step of a slice by axis."""
@@ -74,13 +77,34 @@ def axes_to(record: Mapping[str, Any], axes: Sequence[int]) -> Attrs:
 
 @function
 def adjacent(records: Sequence[Mapping[str, Any]], axis: int) -> bool | Fail:
-    """True for slices that differ along one axis only, where each begins as the one before ends."""
+    """True for slices that differ along one axis only, where each begins as the one before ends, and none behind its
+    own end: what begins there is empty, and another slice would go back to it."""
     cuts = [_cuts(r) for r in records]
     if any(axis not in c or c[axis][2] != 1 for c in cuts):
         return Fail(f"a slice does not take consecutive elements along axis {axis}")
+    if not all(_ascends(*c[axis][:2]) for c in cuts):
+        return Fail(f"a slice along axis {axis} may begin behind its end")
     rest = [{a: one for a, one in c.items() if a != axis} for c in cuts]
     chained = all(a[axis][1] == b[axis][0] for a, b in itertools.pairwise(cuts))
     return (chained and all(r == rest[0] for r in rest)) or Fail("the slices are not adjacent")
+
+
+def _ascends(start: Dim, end: Dim) -> bool:
+    """Return whether a slice begins before its end, or there, whatever the size of its axis."""
+    if isinstance(start, int) and isinstance(end, int) and start < 0 and end < 0:
+        return start <= end
+    to_end = isinstance(end, int) and end >= _TO_END
+    return start == 0 or to_end or (_is_count(start) and _is_count(end - start))
+
+
+def _is_count(dim: Dim) -> bool:
+    """Return whether a dim is 0 or more for all sizes of the names in it: no part of it is negative."""
+    if isinstance(dim, int):
+        return dim >= 0
+    parts = (
+        part for monomial, _ in dim.terms for atom, _ in monomial if not isinstance(atom, str) for part in atom[1:]
+    )
+    return all(factor >= 0 for _, factor in dim.terms) and all(map(_is_count, parts))
 
 
 @function

@@ -196,3 +196,10 @@ def _refuse(what: str, text: str, expected: str) -> NoReturn:
 
 def _clipped(text: str) -> str:
     return text if len(text) <= 200 else text[:199] + "…"
+
+
+def conjuncts(tree: ast.expr) -> list[ast.expr]:
+    """The conditions that all have to hold for one to hold."""
+    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
+        return [c for v in tree.values for c in conjuncts(v)]
+    return [tree]

@@ -14,6 +14,7 @@ import numpy as np
 from eqsat.language.terms import Bindings, Expression, TensorType
 from eqsat.language.terms.matrices import diagonal_of, rows_attend
 from eqsat.rewrites.conditions.expression import evaluate
+from eqsat.rewrites.rules.naming import renamed
 from eqsat.rewrites.rules.rule import Rule
 
 _POOL = (1.0, 2.0, 0.5, -1.0, 0.0, 3.0, -0.5, 4.0)
@@ -119,7 +120,7 @@ class Stock:
 
     def __init__(self, rule: Rule, seed: int = 0) -> None:
         self._filler = Filler(rule)
-        self._rng = random.Random(f"{seed}:{rule.text}")
+        self._rng = random.Random(f"{seed}:{renamed(rule)}")
         self._made: dict[tuple[str, TensorType, int], Drawn] = {}
         self._turn = 0
 

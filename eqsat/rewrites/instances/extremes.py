@@ -55,12 +55,12 @@ def nonfinite_instances(bindings: Bindings) -> Iterator[Found]:
     Elements of both signs meet it, as far as nothing has looked at them.
     """
     bindings = replaced(bindings, {id(o): _both_signs(o) for o in operands(bindings)})
-    for operand in operands(bindings):
+    for place, operand in enumerate(operands(bindings)):
         if not operand.type.dtype.is_float or not operand.array.size:
             continue
         for value, name in _SPECIAL:
             array = operand.array.copy()
-            array.flat[_chance(operand.name, array.shape) % array.size] = value
+            array.flat[_chance(place, array.shape) % array.size] = value
             instance = replaced(bindings, {id(operand): dataclasses.replace(operand, array=array, finite=False)})
             yield f"{name} in {operand.name}", instance
 
@@ -92,12 +92,12 @@ def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _S
     if not all(_takes_integers(spec(name).onnx or "") for name in rule.operators()):
         return None
     changed: dict[int, Drawn] = {}
-    for operand in operands(bindings):
+    for place, operand in enumerate(operands(bindings)):
         if not operand.type.dtype.is_float:
             continue
         array = operand.array
         if not operand.read:
-            drawn = np.random.default_rng(_chance(operand.name, array.shape)).integers(0, len(numbers), array.shape)
+            drawn = np.random.default_rng(_chance(place, array.shape)).integers(0, len(numbers), array.shape)
             array = np.array(numbers)[drawn]
         elif (array != np.rint(array)).any():
             return None
@@ -129,9 +129,9 @@ def replaced(bindings: Bindings, changed: dict[int, Drawn]) -> Bindings:
     return Bindings({name: one(thing) for name, thing in bindings.tensors.items()}, dict(bindings.attrs))
 
 
-def _chance(name: str, shape: tuple[int, ...]) -> int:
-    """A number that looks random, the same in every run."""
-    return zlib.crc32(f"{name}{shape}".encode())
+def _chance(place: int, shape: tuple[int, ...]) -> int:
+    """A number that looks random, the same in every run and for every name of the operand at this place."""
+    return zlib.crc32(f"{place}{shape}".encode())
 
 
 @cache

@@ -25,6 +25,7 @@ from eqsat.rewrites.instances.walk import (
     same,
     selects_along_axis,
 )
+from eqsat.rewrites.rules.naming import renamed
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import is_defined, left_terms, values
 
@@ -45,6 +46,9 @@ _OPEN: dict[str, tuple[Any, ...]] = {
 #: Values for those that give the axes of operands their meaning, so that shapes are drawn for them.
 _AXES: dict[str, tuple[Any, ...]] = {"layout": (0, 0, 1)}
 
+#: Instances that conditions refused are kept up to this number: solving begins at them.
+_REFUSED = 8
+
 
 class Reject(Exception):  # noqa: N818  (a signal, not an error)
     """The operands drawn so far do not fit the rest of the left side."""
@@ -57,8 +61,14 @@ class Sampler:
         self.rule = rule
         self._rng = random.Random(f"{seed}:{rule.text}") if rng is None else rng
         self._filler = Filler(rule)
-        #: The reasons for which conditions refused typed bindings, with their counts.
+        #: The reasons for which conditions refused typed bindings, with their counts, and the first of these bindings.
         self.refusals: Counter[str] = Counter()
+        self.refused: list[Bindings] = []
+
+    @classmethod
+    def unnamed(cls, rule: Rule, seed: int = 0) -> Sampler:
+        """A source of the same instances whatever the names of a rule's variables and the order of its conditions."""
+        return cls(rule, rng=random.Random(f"{seed}:{renamed(rule)}"))
 
     def draw(self, tries: int) -> Bindings | None:
         """Bindings whose left side types and whose conditions hold, or None after so many tries."""
@@ -72,6 +82,8 @@ class Sampler:
             reason = self.rule.refused(bindings)
             if reason is not None:
                 self.refusals[reason] += 1
+                if len(self.refused) < _REFUSED:
+                    self.refused.append(bindings)
             elif is_defined(self.rule, bindings):
                 return bindings
         return None
@@ -229,7 +241,10 @@ class _InstanceDraw(PatternWalk):
             elif bound[source].type != type:
                 raise Reject
         if selects_along_axis(step.app.op) and isinstance(step.operands[1], tuple):
-            indices, size = bound[step.operands[1]], shapes[0][attrs["axis"]]
+            axis, whole = attrs["axis"], shapes[0]
+            if not -len(whole) <= axis < len(whole):
+                raise Reject
+            indices, size = bound[step.operands[1]], whole[axis]
             if isinstance(size, int):
                 indices.limit = min(size, indices.limit or size)
 

@@ -16,6 +16,7 @@ from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, Bindings
+from eqsat.rewrites.instances.directed import TURNS, beyond
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands
@@ -30,12 +31,14 @@ from eqsat.rewrites.rules.term import Term, difference, is_defined, left_terms, 
 class Effort:
     """The amount to draw and check: numeric instances, symbolic ones, tries for each, steps of the solver.
 
-    The first `extremes` numeric instances are tried with infinities, NaN and integers as well; `bounded` is the budget
-    of choices for bounded execution, 0 for none. A symbolic instance has at most `size` elements over all its values.
+    The first `extremes` numeric instances are tried with infinities, NaN and integers as well; `turned` is how many
+    questions of types and conditions are turned to solve for others; `bounded` is the budget of choices for bounded
+    execution, 0 for none. A symbolic instance has at most `size` elements over all its values.
     """
 
     numeric: int = 80
     extremes: int = 24
+    turned: int = TURNS
     bounded: int = 0
     symbolic: int = 24
     tries: int = 3000
@@ -125,10 +128,17 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     "proved" needs every drawn instance to agree, every one of the bounded grid, and Z3 to settle every symbolic one.
     """
     evidence = partial(Evidence, rule.name, rule_hash(rule))
-    instances, exact, refuting = _drawn(rule, effort, seed)
+    instances, exact, refuting, seeds = _drawn(rule, effort, seed)
     if refuting is not None:
         return evidence("refuted", numeric=len(instances) + 1, detail=str(refuting))
     counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
+    for bindings in beyond(rule, seeds, seed, effort.turned) if effort.turned else ():
+        instance = build(rule, bindings)
+        refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
+        counts["numeric"] += 1
+        if refuting is not None or isinstance(instance, Mismatch):
+            return evidence("refuted", **counts, detail=str(refuting))
+        instances.append(instance)
     if len(instances) < 3:
         return evidence("undecided", **counts, detail=f"only {len(instances)} instances meet the conditions")
     if effort.bounded:
@@ -156,12 +166,13 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     return evidence("proved", symbolic=len(chosen), **counts, pairs=pairs)
 
 
-def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, Mismatch | None]:
+def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, Mismatch | None, list[Bindings]]:
     """Drawn instances that agree, those of the grid where none can be drawn, until one refutes the rule.
 
-    Beside them, how many agree modulo a prime too, and the mismatch of the one that refutes.
+    Beside them, how many agree modulo a prime too, the mismatch of the one that refutes, and what solving may begin at:
+    these instances, or those that conditions refused where there are few.
     """
-    sampler = Sampler(rule, seed)
+    sampler = Sampler.unnamed(rule, seed)
     instances: list[Instance] = []
     exact = 0
     first = iter(lambda: sampler.draw(effort.tries), None)
@@ -173,10 +184,11 @@ def _drawn(rule: Rule, effort: Effort, seed: int) -> tuple[list[Instance], int, 
         if refuting is None and len(instances) < effort.extremes:
             refuting = extreme_mismatch(rule, bindings)
         if refuting is not None or isinstance(instance, Mismatch):
-            return instances, exact, refuting
+            return instances, exact, refuting, []
         exact += agrees_modulo_prime(instance)
         instances.append(instance)
-    return instances, exact, None
+    few = sampler.refused if len(instances) < 3 else []
+    return instances, exact, None, [*(one.bindings for one in instances), *few]
 
 
 def _few(rule: Rule, seed: int) -> Iterable[Bindings]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
 from eqsat.egraph.saturation import Limits
 from eqsat.errors import RuleError
 from eqsat.language.terms.pattern import App, Bindings
-from eqsat.rewrites.instances.instance import draw, operands
+from eqsat.rewrites.instances.directed import beyond
+from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, forms, rules_used
 from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general
@@ -24,6 +26,8 @@ from eqsat.rewrites.rules.rule import Rule
 
 #: Instances that an equation is compared on, and that a chain has to hold in.
 INSTANCES = 24
+#: The tries for each of them.
+TRIES = 2000
 #: What Z3 may do to derive a condition on element types.
 STEPS = 200_000
 #: The widest search; it begins with a fourth of the e-nodes and a radius of two.
@@ -84,14 +88,14 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     >>> prove(parse_rules("wrong: -(-x) => -x")[0], [law]).verdict
     'refuted'
     """
-    instances = draw(rule, INSTANCES)
+    instances, solved = instances_of(rule)
     if not instances:
         missed = unmet(rule)
         return Proof(rule.name, "undecided", detail=str(missed), unmet=missed)
-    refuting = refutation(rule, instances)
+    refuting = refutation(rule, [*instances, *solved])
     asked = unswapped(rule)
     if refuting is None and asked is not None:
-        refuting = refutation(asked, draw(asked, INSTANCES))
+        refuting = refutation(asked, [one for some in instances_of(asked) for one in some])
     if refuting is not None:
         return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
     if not rule.is_equation:
@@ -112,6 +116,14 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
             if not types.confirmed:
                 return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
     return _proof(rule, proofs)
+
+
+def instances_of(rule: Rule) -> tuple[list[Bindings], list[Bindings]]:
+    """Instances to search for a proof in, drawn unless all are solved for, and those that are solved for."""
+    sampler = Sampler.unnamed(rule)
+    instances = list(islice(iter(lambda: sampler.draw(TRIES), None), INSTANCES))
+    solved = list(beyond(rule, instances or sampler.refused))
+    return instances or solved[:INSTANCES], solved
 
 
 def unswapped(rule: Rule) -> Rule | None:

@@ -79,7 +79,7 @@ def unmet(rule: Rule, tries: int = TRIES) -> Unmet:
     'rank(x) == 9'
     """
     watched = WatchedRule.of(rule)
-    Sampler(watched).draw(tries)
+    Sampler.unnamed(watched).draw(tries)
     if not watched.asked:
         part = next(filter(lambda app: not _drawn(rule, app), _parts(rule)), None)
         return Unmet(tries, 0, part=written(part) if part else "", ranks=_tried(rule, part) if part else {})

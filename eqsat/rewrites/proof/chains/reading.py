@@ -1,9 +1,8 @@
-"""The terms and symbols of a proof in one instance of its rule, and rules up to the names of their variables."""
+"""The terms and symbols of a proof in one instance of its rule, and whether a law states it."""
 
 from __future__ import annotations
 
 import ast
-import copy
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -14,13 +13,14 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.matrices import diagonal_of, rows_attend
-from eqsat.language.terms.pattern import Bindings, Expression, Pattern, Spread, Var, spread_roots
+from eqsat.language.terms.pattern import Bindings, Expression
 from eqsat.rewrites.conditions.expression import evaluate
-from eqsat.rewrites.conditions.syntax import loop_parts
+from eqsat.rewrites.conditions.syntax import conjuncts, loop_parts
 from eqsat.rewrites.instances.elements import OF_CONSTANTS, Drawn
 from eqsat.rewrites.proof.chains.closure import Closure
 from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
 from eqsat.rewrites.proof.chains.terms import Equation
+from eqsat.rewrites.rules.naming import sides
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, values
 
@@ -191,13 +191,6 @@ class Claims:
 _OF_VALUES = OF_CONSTANTS | {"first"}
 
 
-def conjuncts(tree: ast.expr) -> list[ast.expr]:
-    """The conditions that all have to hold for one to hold."""
-    if isinstance(tree, ast.BoolOp) and isinstance(tree.op, ast.And):
-        return [c for v in tree.values for c in conjuncts(v)]
-    return [tree]
-
-
 def _arguments(tree: ast.expr, functions: Iterable[str]) -> set[str]:
     """Names given to calls of these functions that have to hold, or have a value, for the condition to hold."""
     if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
@@ -237,48 +230,6 @@ def general(rule: Rule) -> Rule:
 def _is_when_known(tree: ast.expr) -> bool:
     inner = tree.operand if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not) else tree
     return isinstance(inner, ast.Call) and isinstance(inner.func, ast.Name) and inner.func.id in _WHEN_KNOWN
-
-
-class _VariableNames(ast.NodeTransformer):
-    """Names in the order in which they are met."""
-
-    def __init__(self) -> None:
-        self.order: dict[str, str] = {}
-
-    def name(self, name: str) -> str:
-        return self.order.setdefault(name, f"v{len(self.order)}")
-
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(self.name(node.id), node.ctx)
-
-    def visit_Call(self, node: ast.Call) -> ast.AST:
-        node.args = [self.visit(a) for a in node.args]
-        node.keywords = [self.visit(k) for k in node.keywords]
-        return node
-
-    def expression(self, tree: ast.expr) -> str:
-        return ast.unparse(self.visit(copy.deepcopy(tree)))
-
-    def pattern(self, pattern: Pattern | Spread) -> Any:
-        if isinstance(pattern, Var):
-            return self.name(pattern.name)
-        if isinstance(pattern, Spread):
-            over = tuple((self.name(s), self.name(v)) for v, s in pattern.over)
-            window = tuple(self.expression(e.tree) for e in pattern.window or ())
-            return "spread", over, self.pattern(pattern.item), window
-        operands = tuple(self.pattern(o) for o in pattern.operands)
-        fields = tuple((k, self.expression(e.tree)) for k, e in sorted(pattern.fields.items()))
-        return pattern.op, operands, self.name(pattern.record) if pattern.record is not None else None, fields
-
-
-def sides(rule: Rule, *, turned: bool = False) -> tuple[Any, frozenset[str]]:
-    """Both sides with variables named in order, and the single conditions; `turned` takes the right side first."""
-    names = _VariableNames()
-    left = spread_roots(rule.left)
-    first, second = (rule.right, left) if turned else (left, rule.right)
-    named = tuple(names.pattern(p) for p in first), tuple(names.pattern(p) for p in second)
-    conditions = frozenset(names.expression(part) for c in rule.conditions for part in conjuncts(c.tree))
-    return named, conditions
 
 
 def states(law: Rule, rule: Rule) -> bool:
