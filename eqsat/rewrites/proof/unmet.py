@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 
-from eqsat.errors import EqsatError
+from eqsat.errors import RuleError
 from eqsat.language.terms.pattern import App, Bindings, Var, roots_of
 from eqsat.rewrites.discovery.equations.sides import written
 from eqsat.rewrites.instances.instance import Sampler, operands
@@ -81,7 +81,8 @@ def unmet(rule: Rule, tries: int = TRIES) -> Unmet:
     watched = WatchedRule.of(rule)
     Sampler.unnamed(watched).draw(tries)
     if not watched.asked:
-        part = next(filter(lambda app: not _drawn(rule, app), _parts(rule)), None)
+        parts = (app for app in _parts(rule) if _alone(rule, app) is not None)
+        part = next((app for app in parts if not _drawn(rule, app)), None)
         return Unmet(tries, 0, part=written(part) if part else "", ranks=_tried(rule, part) if part else {})
     counts = Counter(c.text for c in rule.conditions for b in watched.asked if rule.refused_by(c, b) is not None)
     refusals = dict(counts.most_common())
@@ -94,14 +95,19 @@ def _parts(rule: Rule) -> list[App]:
 
 
 def _drawn(rule: Rule, app: App, tries: int = _PART_TRIES, count: int = 1) -> list[Bindings]:
-    """Some instances of a term alone, whatever the conditions; none too where it needs names that it does not bind."""
-    try:
-        alone = replace(rule, left=(app,), right=(app,), conditions=(), text=written(app), swapped=False)
-        sampler = Sampler(alone)
-        drawn = [sampler.draw(tries) for _ in range(count)]
-    except EqsatError:
-        return []
+    """Some instances of a term alone, whatever the conditions."""
+    alone = _alone(rule, app)
+    sampler = Sampler(alone) if alone is not None else None
+    drawn = [sampler.draw(tries) for _ in range(count)] if sampler is not None else []
     return [bindings for bindings in drawn if bindings is not None]
+
+
+def _alone(rule: Rule, app: App) -> Rule | None:
+    """The rule that a term is itself; None for one that needs names which it does not bind."""
+    try:
+        return replace(rule, left=(app,), right=(app,), conditions=(), text=written(app), swapped=False)
+    except RuleError:
+        return None
 
 
 def _tried(rule: Rule, app: App) -> dict[str, list[int]]:
@@ -119,9 +125,9 @@ def _tried(rule: Rule, app: App) -> dict[str, list[int]]:
 
 
 def _results(rule: Rule, app: App) -> list[int]:
-    alone = replace(rule, left=(app,), right=(app,), conditions=(), swapped=False)
-    terms = [left_terms(alone, bindings)[0] for bindings in _drawn(rule, app, count=_DRAWS)]
-    return sorted({len(term.type.dims) for term in terms})
+    alone = _alone(rule, app)
+    drawn = _drawn(rule, app, count=_DRAWS) if alone is not None else []
+    return sorted({len(left_terms(alone, bindings)[0].type.dims) for bindings in drawn if alone is not None})
 
 
 def _ranks(drawn: Iterable[Bindings]) -> dict[str, list[int]]:
