@@ -41,9 +41,7 @@ def pointwise(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[
         target = broadcast_shapes(*given) if given else shape(rng)
     except ShapeError:
         return None
-    if len(given) < len(known) and given and not target:
-        target = shape(rng) if rng.random() < 0.8 else ()  # beside a scalar, anything
-    elif len(given) < len(known) and given and rng.random() < 0.2:
+    if len(given) < len(known) and given and rng.random() < 0.2:
         target = tuple(dim(rng) if d == 1 else d for d in target)
     return [s if s is not None else broadcastable(rng, target) for s in known], attrs
 

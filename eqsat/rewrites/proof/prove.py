@@ -20,6 +20,7 @@ from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.show import Printer, lines
 from eqsat.rewrites.proof.chains.solver import PremiseSolver
 from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch
+from eqsat.rewrites.proof.numbers import instances_with_numbers
 from eqsat.rewrites.proof.unmet import Unmet, unmet
 from eqsat.rewrites.rules.derive import spellings
 from eqsat.rewrites.rules.rule import Rule
@@ -121,7 +122,8 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
 def instances_of(rule: Rule) -> tuple[list[Bindings], list[Bindings]]:
     """Instances to search for a proof in, drawn unless all are solved for, and those that are solved for."""
     sampler = Sampler.unnamed(rule)
-    instances = list(islice(iter(lambda: sampler.draw(TRIES), None), INSTANCES))
+    instances = list(instances_with_numbers(rule, INSTANCES, TRIES))
+    instances += islice(iter(lambda: sampler.draw(TRIES), None), INSTANCES - len(instances))
     solved = list(beyond(rule, instances or sampler.refused))
     return instances or solved[:INSTANCES], solved
 

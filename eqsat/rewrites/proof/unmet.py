@@ -10,6 +10,7 @@ from eqsat.errors import RuleError
 from eqsat.language.terms.pattern import App, Bindings, Var, roots_of
 from eqsat.rewrites.discovery.equations.sides import written
 from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.proof.numbers import numberless
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import left_terms
 
@@ -78,15 +79,17 @@ def unmet(rule: Rule, tries: int = TRIES) -> Unmet:
     >>> unmet(rule, 100).condition
     'rank(x) == 9'
     """
-    watched = WatchedRule.of(rule)
+    loose = numberless(rule)
+    watched = WatchedRule.of(loose)
     Sampler.unnamed(watched).draw(tries)
-    if not watched.asked:
-        parts = (app for app in _parts(rule) if _alone(rule, app) is not None)
-        part = next((app for app in parts if not _drawn(rule, app)), None)
-        return Unmet(tries, 0, part=written(part) if part else "", ranks=_tried(rule, part) if part else {})
-    counts = Counter(c.text for c in rule.conditions for b in watched.asked if rule.refused_by(c, b) is not None)
-    refusals = dict(counts.most_common())
-    return Unmet(tries, len(watched.asked), next(iter(refusals), ""), refusals, ranks=_ranks(watched.asked))
+    if watched.asked:
+        counts = Counter(c.text for c in rule.conditions for b in watched.asked if rule.refused_by(c, b) is not None)
+        refusals = dict(counts.most_common())
+        ranks = {name: some for name, some in _ranks(watched.asked).items() if name not in loose.tensors - rule.tensors}
+        return Unmet(tries, len(watched.asked), next(iter(refusals), ""), refusals, ranks=ranks)
+    parts = (app for app in _parts(loose) if _alone(loose, app) is not None)
+    part = next((app for app in parts if not _drawn(loose, app)), None)
+    return Unmet(tries, 0, part=written(part) if part else "", ranks=_tried(loose, part) if part else {})
 
 
 def _parts(rule: Rule) -> list[App]:

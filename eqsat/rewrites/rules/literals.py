@@ -4,6 +4,7 @@ values of the kind that the operator declares."""
 from __future__ import annotations
 
 import ast
+import copy
 import math
 import random
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from eqsat.errors import EqsatError, RuleError
 from eqsat.language.declaration.spec import OpSpec
 from eqsat.language.ops import OPS
 from eqsat.language.terms import App, Expression, Shape, TensorType
+from eqsat.rewrites.conditions.syntax import loop_parts, substituted
 
 #: The element type of operands for which none is declared, other types for operands, and how many samples show which
 #: of them a result has.
@@ -163,6 +165,15 @@ def element_type(tree: ast.expr) -> ast.expr | None:
     """
     if isinstance(tree, ast.Name):
         return ast.Call(ast.Name("dtype", ast.Load()), [tree], [])
+    if isinstance(tree, ast.Starred) and isinstance(tree.value, ast.Name):
+        first = ast.Subscript(tree.value, ast.Constant(0), ast.Load())
+        return ast.Call(ast.Name("dtype", ast.Load()), [first], [])
+    if isinstance(tree, ast.Starred) and isinstance(tree.value, ast.ListComp):
+        targets, sequences = loop_parts(tree.value.generators[0])
+        firsts = [ast.Subscript(sequence, ast.Constant(0), ast.Load()) for sequence in sequences]
+        known = {t.id: first for t, first in zip(targets, firsts, strict=False) if isinstance(t, ast.Name)}
+        inner = element_type(tree.value.elt)
+        return None if inner is None else substituted(copy.deepcopy(inner), known)
     if isinstance(tree, ast.UnaryOp):
         return element_type(tree.operand)
     if isinstance(tree, ast.BinOp):

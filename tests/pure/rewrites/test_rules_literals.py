@@ -9,6 +9,7 @@ from eqsat.language.terms import DType, TensorType
 from eqsat.language.terms.pattern import App, Var
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.proof.numbers import instances_with_numbers, numberless
 from eqsat.rewrites.proof.prove import prove
 from eqsat.rewrites.rules.loader import laws
 from eqsat.rewrites.rules.parser import parse_rules
@@ -34,6 +35,8 @@ def asked(text):
         ("cast(x, to='int32') + 1", "1.0", "'int32'"),
         ("cast(x, to=t) + 1", "1.0", "t"),
         ("shape(x) + 1", "1.0", "'int64'"),
+        ("concat(*xs, axis=0) * 2", "2.0", "dtype(xs[0])"),
+        ("concat(*[relu(x) @ w for x, w in zip(xs, ws)], axis=0) * 2", "2.0", "dtype(xs[0])"),
         ("x + 9007199254740993", "9007199254740993", "dtype(x)"),
     ],
 )
@@ -175,6 +178,8 @@ def test_a_rule_to_rewrite_with_has_no_numbers_on_its_left_side(text, column):
         ("0 + X => X", {"add-commutes", "add-zero"}),
         ("relu(x) => maximum(x, 0) if floating(x)", {"maximum-to-relu"}),
         ("x ** 2 => x * x if floating(x)", {"pow-two"}),
+        ("maximum(x, 0) => relu(x) if floating(x), rank(x) == 3", {"maximum-to-relu"}),
+        ("relu(clip(x, 0, 6)) * 1 => relu(clip(x, 0, 6)) if rank(x) == 2", {"mul-one"}),
         ("x => identity(x)", {"identity-gone"}),
         ("x => x + 0", {"add-zero"}),
         (
@@ -193,6 +198,9 @@ def test_equations_of_numbers_and_bare_variables_are_proved(text, rules):
     [
         ("clip(x, 0, 6) => relu(x)", "differ"),
         ("x * 2 => x", "differs by"),
+        ("x + 0 => reshape(x, shape=())", "types differ"),
+        ("softmax(x * 2, axis=0) => softmax(x * 2, axis=1) if rank(x) == 2", "differs by"),
+        ("x + 260 => x + 4", "differs by"),  # though not of uint8
         ("x => x + 0.5", "differs by"),
         ("x => transpose(transpose(x, perm=(1, 0)), perm=(1, 0))", "the right side does not type: perm [1, 0]"),
         ("x => relu(x)", "differs by"),
@@ -201,3 +209,13 @@ def test_equations_of_numbers_and_bare_variables_are_proved(text, rules):
 def test_false_equations_of_numbers_and_bare_variables_are_refuted(text, why):
     proof = prove(asked(f"r: {text}"), LAWS)
     assert proof.verdict == "refuted" and why in proof.counterexample
+
+
+def test_what_stands_beside_a_number_is_of_any_rank():
+    loose = numberless(asked("r: relu(x * 2) + gather(y, 1, axis=0) => y if rank(x) == 2"))
+    assert loose.tensors == {"x", "2.0", "y", "1.0 of 'int64'"}
+    rule = asked("r: softmax(x * 2, axis=0) => x if rank(x) == 2")
+    instances = list(instances_with_numbers(rule, 12, 2000))
+    assert len(instances) == 12 and all(b.tensors.keys() == {"x"} for b in instances)
+    assert {len(b.tensors["x"].type.dims) for b in instances} == {2}
+    assert list(instances_with_numbers(asked("r: relu(x) => x + 2"), 12, 2000)) == []
