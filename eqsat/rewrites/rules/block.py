@@ -16,6 +16,7 @@ from eqsat.rewrites.rules.literals import (
     alone,
     attribute,
     constant,
+    everywhere,
     implied,
     number_in,
     type_beside,
@@ -171,14 +172,13 @@ class _Block:
 
     def left(self, tree: ast.expr) -> Left:
         if isinstance(tree, ast.ListComp):
-            item = self.pattern(tree.elt)
+            item, over = self.looped(tree)
             if not isinstance(item, App):
                 raise self.fault("the siblings' form is a bare variable", tree.elt, "an operator")
-            return Siblings(item, self.over(tree))
+            return Siblings(item, over)
         items = [self.pattern(e) for e in _elements(tree)]
-        for item, element in zip(items, _elements(tree), strict=True):
-            if not isinstance(item, App):
-                raise self.fault("the left side is a bare variable", element, "an operator")
+        for element in (e for item, e in zip(items, _elements(tree), strict=True) if not isinstance(item, App)):
+            raise self.fault("the left side is a bare variable", element, "an operator")
         return tuple(i for i in items if isinstance(i, App))
 
     def is_swappable(self, variable: ast.expr, side: ast.expr) -> None:
@@ -187,26 +187,23 @@ class _Block:
         if isinstance(side, ast.Name):
             raise self.fault("both sides are bare variables", variable, "an operator on one side")
         if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(side)):
-            raise self.fault(
-                f"the variable {name!r} alone is the left side, and not on the right", variable, "an operator"
-            )
+            what = f"the variable {name!r} alone is the left side, and not on the right"
+            raise self.fault(what, variable, "an operator")
 
     def no_numbers(self, left: Left) -> None:
         """RuleError where the left side of a rule to rewrite with has a number: graphs hold numbers as constants."""
-        apps = [app for root in roots_of(left) for app in applications(root)]
-        for tree in (self.numbers[id(app)][1] for app in apps if id(app) in self.numbers):
-            if self.origin not in ("candidate", "asked"):
-                raise unmatched(tree, self.place(tree))
+        trees = [self.numbers[id(a)][1] for root in roots_of(left) for a in applications(root) if id(a) in self.numbers]
+        if trees and self.origin not in ("candidate", "asked"):
+            raise unmatched(trees[0], self.place(trees[0]))
 
     def operands(self, op: str, trees: Sequence[ast.expr]) -> tuple[Pattern | Spread, ...]:
         """The operands of an operator; a number stands for a constant of the element type of what is beside it."""
-        patterns: list[Pattern | Spread] = []
-        for place, tree in enumerate(trees):
-            if number_in(tree) is not None:
-                patterns.append(self.number(tree, type_beside(op, place, trees)))
-            else:
-                patterns.append(self.spread(tree) if isinstance(tree, ast.Starred) else self.pattern(tree))
-        return tuple(patterns)
+        return tuple(
+            self.number(tree, type_beside(op, place, trees))
+            if number_in(tree) is not None
+            else (self.spread(tree) if isinstance(tree, ast.Starred) else self.pattern(tree))
+            for place, tree in enumerate(trees)
+        )
 
     def number(self, tree: ast.expr, dtype: ast.expr | None) -> App:
         app = constant(tree, dtype, self.place(tree))
@@ -222,8 +219,7 @@ class _Block:
         if isinstance(tree, ast.Constant) and tree.value is None:
             return ABSENT
         if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-            op = _OPERATORS[type(tree.op)]
-            return App(op, self.operands(op, (tree.left, tree.right)))
+            return App(op := _OPERATORS[type(tree.op)], self.operands(op, (tree.left, tree.right)))
         if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
             return App("neg", (self.pattern(tree.operand),))
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
@@ -260,8 +256,14 @@ class _Block:
         if isinstance(value, ast.Name):
             return Spread(Var(value.id), (), window)
         if isinstance(value, ast.ListComp):
-            return Spread(self.pattern(value.elt), self.over(value), window)
+            return Spread(*self.looped(value), window)
         raise self.fault("a spread of neither a name nor a list", tree, "*xs or *[relu(x) for x in xs]")
+
+    def looped(self, tree: ast.ListComp) -> tuple[Pattern, tuple[tuple[str, str], ...]]:
+        before = len(self.implied)
+        item, over = self.pattern(tree.elt), self.over(tree)
+        self.implied[before:] = [everywhere(c, tree.generators[0]) for c in self.implied[before:]]
+        return item, over
 
     def over(self, tree: ast.ListComp) -> tuple[tuple[str, str], ...]:
         if len(tree.generators) != 1 or tree.generators[0].ifs:

@@ -69,6 +69,15 @@ def implied(tree: ast.expr, dtype: ast.expr | None) -> Iterator[Expression]:
         yield Expression(ast.unparse(condition), ast.fix_missing_locations(ast.copy_location(condition, tree)))
 
 
+def everywhere(condition: Expression, loop: ast.comprehension) -> Expression:
+    """A condition that holds in every turn of a loop, where it reads its variables; else as it is."""
+    variables = {target.id for target in loop_parts(loop)[0] if isinstance(target, ast.Name)}
+    if not any(isinstance(node, ast.Name) and node.id in variables for node in ast.walk(condition.tree)):
+        return condition
+    call = ast.Call(ast.Name("all", ast.Load()), [ast.GeneratorExp(condition.tree, [loop])], [])
+    return Expression(ast.unparse(call), ast.fix_missing_locations(ast.copy_location(call, condition.tree)))
+
+
 def _is_whole(number: float) -> bool:
     return not math.isfinite(number) or number == int(number)
 

@@ -73,6 +73,16 @@ def test_a_number_that_not_every_type_has_implies_a_type_that_has_it(number, imp
     assert asked(f"r: {rule.text}").implied == () and asked(f"r: {rule.text}").conditions == rule.conditions
 
 
+def test_what_a_number_in_a_loop_implies_holds_of_every_element():
+    loop = "concat(*[x * 300 + 0.5 for x in xs], axis=0)"
+    rule = asked(f"r: {loop} => {loop}")
+    implied = ("all((representable(x, 300) for x in xs))", "all((floating(x) for x in xs))")
+    assert rule.implied == implied
+    siblings = "r: [x @ w * 0.5 for w in ws] => split(x @ concat(*ws, axis=1), axis=1, sizes=[dim(w, 1) for w in ws])"
+    assert asked(siblings).implied == ("floating(x)",)
+    assert asked(siblings.replace("x @ w", "w @ x")).implied == ("all((floating(w) for w in ws))",)
+
+
 COMPUTED = [d for d in DType if d.is_integer or d.value in ("float16", "bfloat16", "float32", "float64")]
 NUMBERS = (0, 1, -1, 7, 127, 128, 255, 256, 2**31 - 1, 2**31, -(2**63), 0.5, 65504.0, 65536.0, 1e-5, 1e39, 1e-300)
 
