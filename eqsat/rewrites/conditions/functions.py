@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from eqsat.errors import ShapeError
@@ -103,6 +104,21 @@ def numeric(*operands: Operand) -> bool | Fail:
 def finite(*operands: Operand) -> bool | Fail:
     """True where the operands are known to hold neither infinities nor NaN."""
     return all(o.finite for o in operands) or Fail("may hold an infinity or NaN")
+
+
+@function
+def representable(x: Operand, number: float) -> bool | Fail:
+    """True where the element type has a number, a float where it neither overflows nor loses digits near zero."""
+    dtype = x.type.dtype
+    if dtype.is_integer:
+        whole = ml_dtypes.iinfo(dtype.numpy)
+        holds = number == number // 1 and whole.min <= number <= whole.max
+    elif dtype.is_float:
+        real = ml_dtypes.finfo(dtype.numpy)
+        holds = number == 0 or float(real.smallest_normal) <= abs(number) <= float(real.max)
+    else:
+        holds = False
+    return bool(holds) or Fail(f"{dtype.value} has no {number}")
 
 
 # --- values --------------------------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from eqsat.errors import GraphError
 from eqsat.language.terms import Bindings
 from eqsat.rewrites.instances.edges import EdgeElements, literals
 from eqsat.rewrites.instances.elements import Drawn, Filler
+from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.instances.paths import SIZES, InstanceNumbers, SolverPath
 from eqsat.rewrites.instances.ranks import raised, settled
 from eqsat.rewrites.instances.traced import Question, Trace
@@ -118,7 +119,7 @@ class DirectedSearch:
 
     def _filled(self, bindings: Bindings) -> Bindings | None:
         """The instance with elements; None where it has too many, or is one that was found before."""
-        drawn = list({id(o): o for o in _operands(bindings)}.values())
+        drawn = operands(bindings)
         shapes = [o.type.static for o in drawn]
         if sum(math.prod(shape) for shape in shapes) > _ELEMENTS:
             return None
@@ -185,7 +186,7 @@ def beyond(
 
 
 def _size(bindings: Bindings) -> int:
-    return sum(math.prod(o.type.static) for o in _operands(bindings))
+    return sum(math.prod(o.type.static) for o in operands(bindings))
 
 
 def _form(bindings: Bindings) -> Any:
@@ -200,8 +201,3 @@ def _form(bindings: Bindings) -> Any:
 def _is_permutation(value: Any) -> bool:
     numbers = isinstance(value, tuple) and all(type(one) is int for one in value)
     return numbers and sorted(value) == list(range(len(value))) and len(value) > 1
-
-
-def _operands(bindings: Bindings) -> Iterator[Drawn]:
-    for thing in bindings.tensors.values():
-        yield from (one for one in (thing if isinstance(thing, tuple) else (thing,)) if isinstance(one, Drawn))

@@ -13,6 +13,7 @@ from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import left_terms
 
@@ -68,7 +69,7 @@ class _Raised:
 
     def __init__(self, bindings: Bindings, more: int, front: bool, highest: bool, whole: bool) -> None:
         self.given, self.more, self.front, self.whole = bindings, more, front, whole
-        ranks = {one.type.rank for one in _operands(bindings)}
+        ranks = {one.type.rank for one in operands(bindings)}
         self.ranks = {max(ranks, default=0)} if highest else ranks
         self.made: dict[int, Drawn] = {}
 
@@ -109,8 +110,3 @@ class _Raised:
 
     def _joined(self, new: tuple[Any, ...], old: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*new, *old) if self.front else (*old, *new)
-
-
-def _operands(bindings: Bindings) -> Iterator[Drawn]:
-    for thing in bindings.tensors.values():
-        yield from (one for one in (thing if isinstance(thing, tuple) else (thing,)) if isinstance(one, Drawn))

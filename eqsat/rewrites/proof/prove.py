@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
 
 from eqsat.egraph.saturation import Limits
-from eqsat.language.terms.pattern import Bindings
+from eqsat.errors import RuleError
+from eqsat.language.terms.pattern import App, Bindings
 from eqsat.rewrites.instances.directed import beyond
 from eqsat.rewrites.instances.instance import Sampler, operands
 from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, forms, rules_used
@@ -19,6 +20,9 @@ from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.show import Printer, lines
 from eqsat.rewrites.proof.chains.solver import PremiseSolver
 from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch
+from eqsat.rewrites.proof.numbers import instances_with_numbers
+from eqsat.rewrites.proof.unmet import Unmet, unmet
+from eqsat.rewrites.rules.derive import spellings
 from eqsat.rewrites.rules.rule import Rule
 
 #: Instances that a chain has to hold in.
@@ -47,7 +51,10 @@ class Proof:
     but the first with the rule that leads to it, in the most typical of the cases; `rules` all rules used in any.
     `counterexample` are operands and attributes on which the sides differ. `instances` is how many instances the chain
     holds in, or how many were compared; `detail` says what limit ended the search, and what equation would close the
-    gap.
+    gap, which `missing` is. `unmet` says why there is no instance. A line of a file that is no equation is "malformed",
+    and `error` says what, where, what was expected and what to do; `where` is its place, or the equation's. `swapped`
+    says that the chain begins at the right side, for the left one is a bare variable; `implied` are conditions that the
+    equation's numbers imply.
     """
 
     name: str
@@ -58,6 +65,12 @@ class Proof:
     instances: int = 0
     cases: int = 0
     detail: str = ""
+    missing: str = ""
+    unmet: Unmet | None = None
+    where: str = ""
+    error: Mapping[str, str] | None = None
+    swapped: bool = False
+    implied: tuple[str, ...] = ()
 
 
 def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
@@ -66,7 +79,8 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     Conditions that only say when a rule is worth firing, `constant` and `static`, are left out: a rule is an equation
     here. A proof is a chain found in one instance whose every step is an instance of its rule in all others drawn, or
     several such chains for different cases; sequences have two and three elements. What rules ask of element types, Z3
-    has to derive from what the equation says of them, since instances are drawn in one type.
+    has to derive from what the equation says of them, since instances are drawn in one type. Attributes that are left
+    out or written out, and axes counted from either end, are known to be the same.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> law, rule = parse_rules("law: -(-x) => x\\nrule: relu(-(-x)) => relu(x)")
@@ -75,33 +89,59 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
     >>> prove(parse_rules("wrong: -(-x) => -x")[0], [law]).verdict
     'refuted'
     """
-    sampler = Sampler.unnamed(rule)
-    drawn = list(islice(iter(lambda: sampler.draw(TRIES), None), DRAWN))
-    refuting = refutation(rule, drawn)
-    solved = list(beyond(rule, drawn, sampler.refused)) if refuting is None else []
-    instances = (drawn or solved)[:INSTANCES]
+    instances, refuting = examined(rule)
     if not instances:
-        return Proof(rule.name, "undecided", detail="no instance meets the conditions")
-    refuting = refuting or refutation(rule, solved)
+        missed = unmet(rule)
+        return Proof(rule.name, "undecided", detail=str(missed), unmet=missed)
+    asked = unswapped(rule)
+    if refuting is None and asked is not None:
+        refuting = examined(asked)[1]
     if refuting is not None:
         return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
     if not rule.is_equation:
         return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
-    equations = [general(r) for r in rules if r.is_equation]
+    equations = [general(r) for r in (*rules, *spellings(rule.operators())) if r.is_equation]
     proofs: list[Proved] = []
     start = time.perf_counter()
     for form in forms(rule, instances):
         result = _widening(rule, equations, form, limits, start)
         if isinstance(result, Stuck):
-            gap = missing_law(result.search) if result.search is not None else ""
-            detail = result.stopped_by + (f"; would follow from {gap}" if gap else "")
-            return Proof(rule.name, "undecided", instances=len(instances), detail=detail)
+            gap = missing_law(result.search, itself=False) if result.search is not None else ""
+            hint = f"would follow from {gap}" if gap else "no smaller equation was found that it would follow from"
+            detail = f"{result.stopped_by}; {hint}" if result.search is not None else result.stopped_by
+            return Proof(rule.name, "undecided", instances=len(instances), detail=detail, missing=gap)
         proofs.append(result)
         for case in result.cases:
             types, _ = PremiseSolver.of(case, STEPS).side_conditions(case)
             if not types.confirmed:
                 return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
     return _proof(rule, proofs)
+
+
+def examined(rule: Rule) -> tuple[list[Bindings], Mismatch | None]:
+    """Instances to search for a proof in, and the mismatch of one that refutes the rule: drawn, or else solved for."""
+    sampler = Sampler.unnamed(rule)
+    drawn = list(instances_with_numbers(rule, INSTANCES, TRIES))
+    drawn += islice(iter(lambda: sampler.draw(TRIES), None), DRAWN - len(drawn))
+    refuting = refutation(rule, drawn)
+    if refuting is not None:
+        return drawn[:INSTANCES], refuting
+    solved = list(beyond(rule, drawn, sampler.refused))
+    return (drawn or solved)[:INSTANCES], refutation(rule, solved)
+
+
+def unswapped(rule: Rule) -> Rule | None:
+    """An equation of a bare variable as it was asked, of any tensor that the conditions admit; None for any other.
+
+    None too where the other side binds names: it is asked where these have values for which it types.
+    """
+    if not rule.swapped or not isinstance(rule.left, tuple):
+        return None
+    left = (App("identity", rule.right),)
+    try:
+        return replace(rule, left=left, right=rule.left, text=f"turned: {rule.text}", swapped=False)
+    except RuleError:
+        return None
 
 
 def refutation(rule: Rule, instances: Sequence[Bindings]) -> Mismatch | None:

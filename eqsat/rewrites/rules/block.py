@@ -4,18 +4,28 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
 from eqsat.errors import RuleError
 from eqsat.language.ops import OPS
-from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var
+from eqsat.language.terms.pattern import ABSENT, INFIX, App, Expression, Left, Pattern, Siblings, Spread, Var, roots_of
 from eqsat.rewrites.conditions.syntax import DEEPEST, MOST_NODES, TOO_LARGE, excess, loop_parts, may_exceed, substituted
-from eqsat.rewrites.rules.rule import LEFT, RIGHT, SPLICE, Origin, Rule
+from eqsat.rewrites.rules.literals import (
+    alone,
+    attribute,
+    constant,
+    everywhere,
+    implied,
+    number_in,
+    type_beside,
+    unmatched,
+)
+from eqsat.rewrites.rules.rule import LEFT, RIGHT, SPLICE, Origin, Rule, applications
 from eqsat.rewrites.rules.ruleset import RuleSource
 
-_HEAD = re.compile(r"(?P<name>[a-z][a-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
+_HEAD = re.compile(r"(?P<name>[A-Za-z][A-Za-z0-9_-]*)\s*(?:\(laws?\s+(?P<laws>[0-9,\s]+)\))?\s*:(?!=)")
 _ARROW = re.compile(r"<?=>")
 _IF, _WHERE = re.compile(r"\sif\s"), re.compile(r"\swhere\s")
 _SIZES = f"at most {MOST_NODES} names, numbers and signs, nested at most {DEEPEST} deep; integers of 64 bits"
@@ -60,6 +70,10 @@ class _Block:
     reason: str
     #: The patterns of calls, by the identities of their trees: a name stands for one tree wherever it is.
     made: dict[int, App] = field(default_factory=dict)
+    #: The constants that numbers stand for, by their identities, with the trees of the numbers.
+    numbers: dict[int, tuple[App, ast.expr]] = field(default_factory=dict)
+    #: Conditions that numbers with a fraction imply.
+    implied: list[Expression] = field(default_factory=list)
 
     def sources(self, phase: str) -> list[RuleSource]:
         head = self.head()
@@ -93,10 +107,11 @@ class _Block:
             right, named = self.named(right, right_end + 5, conditions_at)
             shown, right_text = f"{right_text} where {named}", _text(right)
         there, _, back = self.reason.partition(" <=> ") if head.both else (self.reason, "", "")
-        rules = [self.rule(head.name, phase, head.laws, left, right, conditions, there, f"{left_text} => {shown}")]
+        forth, inverse = f"{left_text} => {shown}", f"{right_text} => {left_text}"
+        rules = [self.rule(head.name, phase, head.laws, left, right, conditions, there, forth, inverse)]
         if head.both:
-            name, text = f"{head.name}-inv", f"{right_text} => {left_text}"
-            rules.append(self.rule(name, phase, head.laws, right, left, conditions, back or there, text))
+            name, reason = f"{head.name}-inv", back or there
+            rules.append(self.rule(name, phase, head.laws, right, left, conditions, reason, inverse, forth))
         return rules
 
     def rule(
@@ -109,32 +124,46 @@ class _Block:
         conditions: tuple[Expression, ...],
         reason: str,
         sides: str,
+        inverse: str,
     ) -> Rule:
-        """A rule; `sides` are its sides as its text has them, the right one with names for terms that it repeats."""
+        """A rule; `sides` are its sides as its text has them, the right one with names for terms that it repeats.
+
+        An equation that is only asked is read as its `inverse` where its left side is a bare variable.
+        """
+        swapped = self.origin == "asked" and isinstance(left, ast.Name)
+        if swapped:
+            self.is_swappable(left, right)
+            left, right, sides = right, left, inverse
         for tree in (*_elements(left), *_elements(right)):
-            if isinstance(tree, ast.Constant):
+            if isinstance(tree, ast.Constant) and number_in(tree) is None:
                 raise self.fault(f"{ast.unparse(tree)!r} is no pattern", tree, "a variable or an operator of patterns")
-        tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         where = self.place(left)
+        first, second = self.left(left), tuple(self.pattern(e) for e in _elements(right))
+        self.no_numbers(first)
+        more = [c for c in dict.fromkeys(self.implied) if c not in conditions]
+        conditions = (*conditions, *more)
+        tail = " if " + ", ".join(c.text for c in conditions) if conditions else ""
         try:
             rule = Rule(
                 name=name,
                 phase=phase,
-                left=self.left(left),
-                right=tuple(self.pattern(e) for e in _elements(right)),
+                left=first,
+                right=second,
                 conditions=conditions,
                 laws=laws,
                 text=f"{sides}{tail}",
                 where=where,
                 origin=self.origin,
                 reason=reason,
+                swapped=swapped,
+                implied=tuple(c.text for c in more),
             )
             if self.origin == "given":
                 from eqsat.rewrites.proof.check import check_types  # which loads the checks of rules
 
                 check_types(rule)
         except RuleError as error:
-            if error.where.startswith(self.source):
+            if error.where.startswith(f"{self.source}:"):
                 raise
             places = {LEFT: where, RIGHT: self.place(right), **{c.text: self.place(c.tree) for c in conditions}}
             place = places.get(error.where, where)
@@ -143,23 +172,54 @@ class _Block:
 
     def left(self, tree: ast.expr) -> Left:
         if isinstance(tree, ast.ListComp):
-            item = self.pattern(tree.elt)
+            item, over = self.looped(tree)
             if not isinstance(item, App):
                 raise self.fault("the siblings' form is a bare variable", tree.elt, "an operator")
-            return Siblings(item, self.over(tree))
+            return Siblings(item, over)
         items = [self.pattern(e) for e in _elements(tree)]
-        for item, element in zip(items, _elements(tree), strict=True):
-            if not isinstance(item, App):
-                raise self.fault("the left side is a bare variable", element, "an operator")
+        for element in (e for item, e in zip(items, _elements(tree), strict=True) if not isinstance(item, App)):
+            raise self.fault("the left side is a bare variable", element, "an operator")
         return tuple(i for i in items if isinstance(i, App))
+
+    def is_swappable(self, variable: ast.expr, side: ast.expr) -> None:
+        """RuleError unless a variable occurs in an operator on the other side."""
+        name = ast.unparse(variable)
+        if isinstance(side, ast.Name):
+            raise self.fault("both sides are bare variables", variable, "an operator on one side")
+        if not any(isinstance(node, ast.Name) and node.id == name for node in ast.walk(side)):
+            what = f"the variable {name!r} alone is the left side, and not on the right"
+            raise self.fault(what, variable, "an operator")
+
+    def no_numbers(self, left: Left) -> None:
+        """RuleError where the left side of a rule to rewrite with has a number: graphs hold numbers as constants."""
+        trees = [self.numbers[id(a)][1] for root in roots_of(left) for a in applications(root) if id(a) in self.numbers]
+        if trees and self.origin not in ("candidate", "asked"):
+            raise unmatched(trees[0], self.place(trees[0]))
+
+    def operands(self, op: str, trees: Sequence[ast.expr]) -> tuple[Pattern | Spread, ...]:
+        """The operands of an operator; a number stands for a constant of the element type of what is beside it."""
+        return tuple(
+            self.number(tree, type_beside(op, place, trees))
+            if number_in(tree) is not None
+            else (self.spread(tree) if isinstance(tree, ast.Starred) else self.pattern(tree))
+            for place, tree in enumerate(trees)
+        )
+
+    def number(self, tree: ast.expr, dtype: ast.expr | None) -> App:
+        app = constant(tree, dtype, self.place(tree))
+        self.implied.extend(implied(tree, dtype))
+        self.numbers[id(app)] = app, tree
+        return app
 
     def pattern(self, tree: ast.expr) -> Pattern:
         if isinstance(tree, ast.Name):
             return Var(tree.id)
+        if number_in(tree) is not None:
+            raise alone(tree, self.place(tree))
         if isinstance(tree, ast.Constant) and tree.value is None:
             return ABSENT
         if isinstance(tree, ast.BinOp) and type(tree.op) in _OPERATORS:
-            return App(_OPERATORS[type(tree.op)], (self.pattern(tree.left), self.pattern(tree.right)))
+            return App(op := _OPERATORS[type(tree.op)], self.operands(op, (tree.left, tree.right)))
         if isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.USub):
             return App("neg", (self.pattern(tree.operand),))
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
@@ -171,12 +231,12 @@ class _Block:
     def application(self, call: ast.Call, op: str) -> App:
         if op == ABSENT.op:
             raise self.fault(f"no operator {op!r}", call, "None for an operand that is left out")
-        operands = tuple(self.spread(a) if isinstance(a, ast.Starred) else self.pattern(a) for a in call.args)
+        operands = self.operands(op, call.args)
         fields: dict[str, Expression] = {}
         record: str | None = None
         for keyword in call.keywords:
             if keyword.arg is not None:
-                fields[keyword.arg] = _expression(keyword.value)
+                fields[keyword.arg] = _expression(attribute(op, keyword.arg, keyword.value))
             elif isinstance(keyword.value, ast.Name) and record is None:
                 record = keyword.value.id
             elif SPLICE not in fields:
@@ -196,8 +256,14 @@ class _Block:
         if isinstance(value, ast.Name):
             return Spread(Var(value.id), (), window)
         if isinstance(value, ast.ListComp):
-            return Spread(self.pattern(value.elt), self.over(value), window)
+            return Spread(*self.looped(value), window)
         raise self.fault("a spread of neither a name nor a list", tree, "*xs or *[relu(x) for x in xs]")
+
+    def looped(self, tree: ast.ListComp) -> tuple[Pattern, tuple[tuple[str, str], ...]]:
+        before = len(self.implied)
+        item, over = self.pattern(tree.elt), self.over(tree)
+        self.implied[before:] = [everywhere(c, tree.generators[0]) for c in self.implied[before:]]
+        return item, over
 
     def over(self, tree: ast.ListComp) -> tuple[tuple[str, str], ...]:
         if len(tree.generators) != 1 or tree.generators[0].ifs:

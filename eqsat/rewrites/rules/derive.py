@@ -5,6 +5,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from functools import cache
 
 from eqsat.errors import RuleError
 from eqsat.language.declaration.spec import OpSpec
@@ -22,6 +23,7 @@ from eqsat.rewrites.schemas.pointwise import broadcasting_laws, pointwise_laws
 from eqsat.rewrites.schemas.products import product_laws
 from eqsat.rewrites.schemas.quantised import quantised_laws
 from eqsat.rewrites.schemas.rows import row_laws
+from eqsat.rewrites.schemas.spellings import spelling_laws
 
 #: The published laws that each derived law states, by its name.
 PUBLISHED: dict[str, tuple[int, ...]] = {
@@ -92,6 +94,21 @@ def derived_sources(specs: Iterable[OpSpec]) -> Iterator[RuleSource]:
     """The same laws, to be read when they are asked for."""
     for spec in specs:
         yield from rule_sources(_derived(spec), f"derived from {spec.name}", origin="derived")
+
+
+def spellings(operators: Iterable[str]) -> tuple[Rule, ...]:
+    """The laws that say which spellings of attributes mean the same, for those of these operators that ship.
+
+    >>> [r.name for r in spellings(["slice"])]
+    ['slice-default-steps', 'slice-axes-from-the-left']
+    """
+    return tuple(rule for name in sorted(operators) if OPS[name].is_shipped for rule in _spellings(name))
+
+
+@cache
+def _spellings(name: str) -> tuple[Rule, ...]:
+    text = "\n".join(f"{one.name}: {one.text}" for one in spelling_laws(OPS[name]))
+    return parse_rules(text, f"spellings of {name}", origin="derived")
 
 
 def stated_laws(specs: Iterable[OpSpec] | None = None) -> tuple[Rule, ...]:

@@ -6,12 +6,16 @@ of the rules after it, ``%because …`` says why the next rule is written by han
 operator named, and so its reason. Both sides and the conditions are Python expressions. Names stand for what a side
 says often: ``lhs => relu(g) * g where g := x @ w if condition``; later ones may use earlier ones. An operand left out
 is None, and an operator with several outputs has a right side for each: ``gru(x, w, r, None, n) => y, h``.
+
+A number among operands is a scalar of the element type of what is beside it, ``maximum(x, 0)``: floats where it has a
+fraction. The left side of a rule to rewrite with has none, for graphs hold constants: a name and ``is_all(c, 1)``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from eqsat.errors import RuleError
@@ -29,7 +33,8 @@ _EACH = re.compile(r"%each\s+(\w+)\s+in\s+(\w+(?:\s+\w+)*)\s*$")
 def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") -> tuple[Rule, ...]:
     """Every rule of a text; RuleError with file, line and column for the first that is not well formed.
 
-    `origin` says where the text comes from; a "candidate" is only asked about, and its sides may differ in types.
+    `origin` says where the text comes from; a "candidate" is only asked about, and its sides may differ in types. The
+    left side of one that is "asked" may be a bare variable: it is read from right to left.
 
     >>> [r.name for r in parse_rules("twice: relu(relu(x)) => relu(x)")]
     ['twice']
@@ -39,36 +44,89 @@ def parse_rules(text: str, source: str = "<text>", *, origin: Origin = "given") 
 
 def rule_sources(text: str, source: str = "<text>", *, origin: Origin = "given") -> Iterator[RuleSource]:
     """Every rule of a text, to be read when it is asked for; RuleError without an arrow, or a name of its own."""
+    for one in _sources(text, source, origin):
+        if isinstance(one, RuleError):
+            raise one
+        yield one
+
+
+@dataclass(frozen=True)
+class FaultyRule:
+    """A line of a text that is no rule, with its name as far as it has one."""
+
+    name: str
+    error: RuleError
+
+
+def parse_each(text: str, source: str = "<text>", *, origin: Origin = "given") -> tuple[Rule | FaultyRule, ...]:
+    """Every rule of a text, and for each line that is not well formed its fault; the lines after it are read on.
+
+    >>> [one.name for one in parse_each("bad: relu(x) => y\\ngood: relu(relu(x)) => relu(x)")]
+    ['bad', 'good']
+    """
+    each: list[Rule | FaultyRule] = []
+    told: set[str] = set()
+    for one in _sources(text, source, origin):
+        try:
+            if isinstance(one, RuleError):
+                raise one
+            each.append(one.rule)
+        except RuleError as error:
+            if str(error) not in told:  # a rule and its inverse have one fault
+                each.append(FaultyRule("" if isinstance(one, RuleError) else one.name, error))
+            told.add(str(error))
+    return tuple(each)
+
+
+def _sources(text: str, source: str, origin: Origin) -> Iterator[RuleSource | RuleError]:
+    """Every rule of a text, to be read when it is asked for, and the errors of lines that are none."""
     state = _State()
     sources: dict[str, RuleSource] = {}
     for number, block in _blocks(text):
-        if block.startswith("%"):
-            state.directive(block, f"{source}:{number}:1")
+        try:
+            if block.startswith("%"):
+                state.directive(block, f"{source}:{number}:1")
+                continue
+            instances = state.instances(block)
+            made = [
+                one for line, why in instances for one in sources_of(line, source, number, origin, why, state.phase)
+            ]
+        except RuleError as error:
+            yield error
             continue
-        for instance, reason in state.instances(block):
-            for one in sources_of(instance, source, number, origin, reason, state.phase):
-                if one.name in sources:
-                    raise RuleError(
-                        f"rule {one.name!r} is already there",
-                        where=f"{source}:{number}:1",
-                        expected=f"names used once; {sources[one.name].rule.where} has this one",
-                        remedy="choose another name",
-                    )
-                sources[one.name] = one
-                yield one
+        for one in made:
+            if one.name in sources:
+                yield RuleError(
+                    f"rule {one.name!r} is already there",
+                    where=f"{source}:{number}:1",
+                    expected=f"names used once; {_place(sources[one.name])} has this one",
+                    remedy="choose another name",
+                )
+                continue
+            sources[one.name] = one
+            yield one
+
+
+def _place(one: RuleSource) -> str:
+    try:
+        return one.rule.where
+    except RuleError as error:
+        return error.where
 
 
 def parse_file(path: Path, *, origin: Origin = "given") -> tuple[Rule, ...]:
     """Every rule of a user's file; RuleError where it cannot be read, is no text or is not well formed."""
+    return parse_rules(text_of(path), str(path), origin=origin)
+
+
+def text_of(path: Path) -> str:
+    """The text of a user's file of rules; RuleError where it cannot be read, or is no text."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        reason = f"byte {error.start} is no UTF-8"
+        raise unreadable_rules(path, f"byte {error.start} is no UTF-8") from None
     except (OSError, ValueError) as error:
-        reason = reason_of(error)
-    else:
-        return parse_rules(text, str(path), origin=origin)
-    raise unreadable_rules(path, reason)
+        raise unreadable_rules(path, reason_of(error)) from None
 
 
 def unreadable_rules(path: Path, reason: str) -> RuleError:
@@ -102,7 +160,7 @@ class _State:
                 where=where,
                 expected="%phase and one of "
                 + ", ".join(PHASES)
-                + "; ; or %because and a reason; or %each f in operators; or %end",
+                + "; or %because and a reason; or %each f in operators; or %end",
             )
 
     def instances(self, block: str) -> list[tuple[str, str]]:

@@ -28,8 +28,9 @@ from eqsat.rewrites.conditions.expression import bound_name, compiled, evaluate
 #: When a rule runs: always; to grow; once a group of siblings is known; towards fused operators; only on request.
 PHASES = ("simplify", "expand", "merge", "fuse", "associate")
 #: Whose rule it is: written by hand, implied by a declaration, found by the generator, a user's, a theory's that made
-#: it for one use, or nobody's yet: a candidate is an equation that is only asked about.
-Origin: TypeAlias = Literal["axiom", "derived", "library", "given", "identity", "candidate"]
+#: it for one use, or nobody's yet: a candidate may become a rule, one that is asked is an equation to prove or refute,
+#: whose left side may be a bare variable.
+Origin: TypeAlias = Literal["axiom", "derived", "library", "given", "identity", "candidate", "asked"]
 #: The field of a right-side App that holds an expression whose value is a record, ``slice(x, **after(x, s, t))``.
 SPLICE = "**"
 #: Where errors say they are, until the parser puts file, line and column.
@@ -61,6 +62,10 @@ class Rule:
     where: str = ""
     origin: Origin = "given"
     reason: str = ""
+    #: True for an equation whose left side, as it was asked, is the bare variable on the right side here.
+    swapped: bool = False
+    #: Those of the conditions that its numbers imply, as text.
+    implied: tuple[str, ...] = ()
     #: What the left side binds: tensors, sequences of tensors, fields and records, sequences of fields and records.
     tensors: frozenset[str] = field(init=False, default=frozenset())
     tensor_groups: frozenset[str] = field(init=False, default=frozenset())

@@ -18,7 +18,7 @@ from eqsat.rewrites.proof.chains.show import Printer
 from eqsat.rewrites.proof.chains.symbols import Computed, Symbol
 from eqsat.rewrites.proof.check import mismatch
 from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.rule import Rule, applications
 
 #: More firings than this are not looked through.
 _MOST_FIRINGS = 1500
@@ -28,20 +28,22 @@ _PAIRS, _INSTANCES = 12, 24
 _TRIED, _TRIES = 8, 60
 #: How many terms of a class are compared, and how deep they may differ from its smallest one.
 _FORMS, _DEPTH = 4, 2
-_NAMES = ("u", "v", "r", "t", "q")
+_NAMES = ("u", "v", "r", "t", "q", "u1", "v1", "r1", "t1", "q1")
 
 
-def missing_law(search: ProofSearch) -> str:
+def missing_law(search: ProofSearch, *, itself: bool = True) -> str:
     """An equation in rule syntax that would close the proof; "" where even the rule itself is seen to be false.
 
     It holds on drawn instances, as far as that goes. Its sides are the smallest terms of two classes, one reached from
     each side of the goal; what both have in common is a variable where the equation holds for any tensor there. Where
-    no such pair is found, it is the rule itself.
+    no such pair is found, it is the rule itself. Unless `itself`, it has fewer operators than the rule, which is more
+    than to restate it, and is "" where there is none such.
     """
-    if len(search.egraph.applications) > _MOST_FIRINGS:
-        return _itself(search)
-    search.replay()
-    return _Gap(search).text()
+    text = ""
+    if len(search.egraph.applications) <= _MOST_FIRINGS:
+        search.replay()
+        text = _Gap(search, itself=itself).text()
+    return text or (_itself(search) if itself else "")
 
 
 def _smallest(egraph: EGraph) -> dict[int, tuple[int, int]]:
@@ -61,8 +63,8 @@ def _smallest(egraph: EGraph) -> dict[int, tuple[int, int]]:
 
 
 class _Gap:
-    def __init__(self, search: ProofSearch) -> None:
-        self.search, self.egraph, self.closure = search, search.egraph, search.goal.closure
+    def __init__(self, search: ProofSearch, *, itself: bool) -> None:
+        self.search, self.egraph, self.closure, self.itself = search, search.egraph, search.goal.closure, itself
         self.smallest = _smallest(self.egraph)
         self._operators = search.goal.rule.operators()
         self._terms: dict[tuple[int, int], list[int]] = {}
@@ -76,7 +78,7 @@ class _Gap:
                 self._members.setdefault(leader, []).append(number)
 
     def text(self) -> str:
-        """The smallest equation that holds."""
+        """The smallest equation that holds; "" where none is found."""
         pairs = sorted(self._pairs(), key=lambda p: (self.smallest[p[0]][0] + self.smallest[p[1]][0], p))
         tried = 0
         for a, b in pairs[:_PAIRS]:
@@ -84,10 +86,12 @@ class _Gap:
                 if not self._agree(one, other):
                     continue
                 for text in self._texts(one, other):
+                    if not self.itself and not _is_smaller(text, self.search.goal.rule):
+                        continue
                     if tried < _TRIED and _holds(text):
                         return text
                     tried += 1
-        return _itself(self.search)
+        return ""
 
     def _pairs(self) -> set[tuple[int, int]]:
         """Pairs of classes of which each, made equal, would make a side's two terms equal by congruence."""
@@ -164,12 +168,17 @@ class _Gap:
         shared = self._shared(a, b)
         for concrete in (False, True):
             for abstracted in ([*shared], []) if shared else ([],):
-                names = self._leaves(a, b) | dict(zip(abstracted, _NAMES, strict=False))
+                names = self._leaves(a, b) | dict(zip(abstracted, self._fresh(), strict=False))
                 for one, other in ((a, b), (b, a)):
                     symbols = {} if concrete else self._computed(one)
-                    printer = Printer(self.closure, names, symbols, concrete=concrete)
+                    printer = Printer(self.closure, names, symbols, concrete=concrete, numbers=not self.itself)
                     text = f"{printer.term(one)} => {printer.term(other)}"
                     yield from (_with_conditions(text, self.search.goal.rule), text)
+
+    def _fresh(self) -> Iterator[str]:
+        """Names that the rule does not use."""
+        rule = self.search.goal.rule
+        return (name for name in _NAMES if name not in rule.tensors | rule.attrs)
 
     def _computed(self, number: int) -> dict[Symbol, str]:
         """Names for attributes that are computed, which a left side can only bind."""
@@ -202,6 +211,23 @@ class _Gap:
                 inside.add(number)
                 pending += self.closure.terms[number].children
         return inside
+
+
+def _is_smaller(text: str, rule: Rule) -> bool:
+    """True if an equation has fewer operators than a rule.
+
+    One that has as many restates it: with other names, operands in another order or from right to left, or it is the
+    rule with terms for its variables.
+    """
+    try:
+        (gap,) = parse_rules(f"gap: {text}", origin="candidate")
+    except EqsatError:
+        return False
+    return _operators(gap) < _operators(rule)
+
+
+def _operators(rule: Rule) -> int:
+    return sum(1 for side in (rule.roots, rule.right) for pattern in side for _ in applications(pattern))
 
 
 def _itself(search: ProofSearch) -> str:

@@ -11,8 +11,19 @@ from eqsat.language.ops import spec
 from eqsat.language.terms.graph import Attrs
 from eqsat.language.terms.pattern import INFIX
 from eqsat.rewrites.conditions.syntax import substituted
-from eqsat.rewrites.proof.chains.closure import Closure, ClosureLink
-from eqsat.rewrites.proof.chains.symbols import Bound, Computed, Literal, Member, Ref, Symbol, SymbolRecord, Thing
+from eqsat.rewrites.proof.chains.closure import Closure, ClosureLink, ClosureTerm
+from eqsat.rewrites.proof.chains.symbols import (
+    Bound,
+    Computed,
+    Literal,
+    Member,
+    Ref,
+    Symbol,
+    SymbolRecord,
+    Thing,
+    literal,
+)
+from eqsat.rewrites.rules.literals import type_beside
 
 #: Longer attributes are written as the values they have in the instance.
 _LONGEST = 48
@@ -22,7 +33,7 @@ class Printer:
     """A writer of terms, attributes as expressions over the names of the rule.
 
     `names` and `symbols` are what to call terms and attributes that are not to be written out; `concrete` writes
-    attributes as the values that they have in the instance.
+    attributes as the values that they have in the instance, `numbers` scalars as numbers, as equations to prove may.
     """
 
     def __init__(
@@ -32,8 +43,10 @@ class Printer:
         symbols: Mapping[Symbol, str] | None = None,
         *,
         concrete: bool = False,
+        numbers: bool = True,
     ) -> None:
-        self.closure, self.names, self.symbols, self.concrete = closure, names or {}, symbols or {}, concrete
+        self.closure, self.names, self.symbols = closure, names or {}, symbols or {}
+        self.concrete, self.numbers = concrete, numbers
 
     def term(self, number: int, *, inner: bool = False) -> str:
         """One term; in parentheses where it is an operand written with an infix operator."""
@@ -44,10 +57,32 @@ class Printer:
             return term.label
         infix = INFIX.get(term.op)
         if infix is not None and len(term.children) == 2:
-            text = f" {infix} ".join(self.term(c, inner=True) for c in term.children)
+            text = f" {infix} ".join(self._operands(term, inner=True))
             return f"({text})" if inner else text
-        operands = [self.term(c) for c in term.children]
+        operands = self._operands(term)
         return f"{term.op}({', '.join(operands + self._attributes(term.op, term.symbols, term.attrs))})"
+
+    def _operands(self, term: ClosureTerm, *, inner: bool = False) -> list[str]:
+        """The operands of a term, as a number each scalar that has the element type of what is beside it."""
+        texts = [self.term(c, inner=inner) for c in term.children]
+        known = {i: self._number(c) for i, c in enumerate(term.children) if self.numbers and c not in self.names}
+        numbers = {i: number for i, number in known.items() if number is not None}
+        trees = [ast.Constant(0) if i in numbers else _tree(text) for i, text in enumerate(texts)] if numbers else []
+        for place, (value, dtype) in numbers.items():
+            beside = type_beside(term.op, place, trees)
+            if beside is not None and ast.unparse(beside) == dtype:
+                texts[place] = value
+        return texts
+
+    def _number(self, number: int) -> tuple[str, str] | None:
+        """The number that a scalar is filled with, and its element type, as text; None for any other term."""
+        term = self.closure.terms[number]
+        if term.op != "fill":
+            return None
+        shape, value, dtype = (dict(term.symbols)[name] for name in ("shape", "value", "dtype"))
+        if shape != literal(()) or not isinstance(value, Literal):
+            return None
+        return value.text, Printer(self.closure, self.names).symbol(dtype)
 
     def thing(self, thing: Thing) -> str:
         """A term or a symbol."""
@@ -94,6 +129,14 @@ class Printer:
                 text = self.symbol(symbol)
                 shown.append(f"{key}={text if len(text) <= _LONGEST else repr(attrs[key])}")
         return [*shown, f"**{self.symbol(record)}"] if record is not None else shown
+
+
+def _tree(text: str) -> ast.expr:
+    """A term as Python reads it; None as a tree where it is written otherwise."""
+    try:
+        return ast.parse(text, mode="eval").body
+    except SyntaxError:
+        return ast.Constant(None)
 
 
 def lines(printer: Printer, links: Iterable[ClosureLink], names: Sequence[str]) -> tuple[str, ...]:

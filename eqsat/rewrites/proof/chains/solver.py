@@ -241,6 +241,6 @@ def _arities(law: Rule, goal: Goal) -> list[int]:
 def _text(one: Symbol) -> str:
     if isinstance(one, Computed):
         return one.expression.text
-    return (
-        "record" if isinstance(one, SymbolRecord) else str(getattr(one, "text", "") or getattr(one, "key", "") or one)
-    )
+    if isinstance(one, SymbolRecord):
+        return "record"
+    return next(text for name in ("text", "key", "label") if (text := str(getattr(one, name, ""))))
