@@ -101,7 +101,9 @@ def describe(proof: Proof) -> list[str]:
     cases = f", by {proof.cases} cases of which this is one" if proof.cases > 1 else ""
     cases += ", from right to left" if proof.swapped else ""
     cases += f", if {', '.join(proof.implied)}" if proof.implied else ""
-    return [f"{lines[0]} in {count(proof.instances, 'instance')}{cases}", *(f"  {line}" for line in proof.chain)]
+    assumed = [f"  seen only on instances: {'; '.join(proof.assumed)}"] if proof.assumed else []
+    head = f"{lines[0]} in {count(proof.instances, 'instance')}{cases}"
+    return [head, *(f"  {line}" for line in proof.chain), *assumed]
 
 
 def read(path: Path, origin: Origin = "given") -> tuple[Rule, ...]:

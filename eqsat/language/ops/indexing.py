@@ -64,7 +64,10 @@ def _gather_elements_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]
     if x.shape is not None and indices.shape is not None:
         if x.rank != indices.rank:
             raise ShapeError(f"gather_elements of {x} by {indices}", expected="indices of the same rank")
-        axis_of(x, attrs["axis"])
+        along = axis_of(x, attrs["axis"])
+        sizes = [(d, n) for i, (d, n) in enumerate(zip(x.dims, indices.dims, strict=True)) if i != along]
+        if any(isinstance(d, int) and isinstance(n, int) and n > d for d, n in sizes):
+            raise ShapeError(f"gather_elements of {x} by {indices}", expected="indices no larger off the axis")
     return (x.with_shape(indices.shape),)
 
 

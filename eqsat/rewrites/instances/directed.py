@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import GraphError
+from eqsat.language.ops import spec
 from eqsat.language.terms import Bindings
 from eqsat.rewrites.instances.edges import EdgeElements, literals
 from eqsat.rewrites.instances.elements import Drawn, Filler
@@ -25,7 +26,7 @@ from eqsat.rewrites.instances.ranks import raised, settled
 from eqsat.rewrites.instances.traced import Question, Trace
 from eqsat.rewrites.rules.naming import renamed
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import Term, distinct, is_defined, left_terms, output_types, right_terms
+from eqsat.rewrites.rules.term import Term, distinct, is_defined, left_terms, output_types, right_terms, types_of
 
 #: The questions turned for one rule, and the answers looked for to one.
 TURNS, ANSWERS = 240, 3
@@ -151,10 +152,13 @@ class DirectedSearch:
 
 
 def _work(term: Any) -> int:
-    """The elements that computing a term takes, or those of an operand; a window has its kernel's for each."""
+    """The operations, and the elements, that computing a term takes; of an operand its elements."""
     if not isinstance(term, Term):
         return math.prod(term.type.static)
-    return math.prod(term.attrs.get("kernel") or ()) * sum(type.elements({}) for type in term.types)
+    elements = sum(type.elements({}) for type in term.types)
+    flops = spec(term.op).flops
+    types = types_of(term.operands)
+    return elements if flops is None else elements + int(flops(types, term.types, term.attrs))  # type: ignore[arg-type]
 
 
 def beyond(

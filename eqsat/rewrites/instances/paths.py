@@ -12,6 +12,8 @@ from eqsat.rewrites.instances.traced import Formula, Question, Trace, TracedInte
 
 #: The sizes that dims may take, small ones first, and the steps of the solver for one question.
 SIZES, STEPS = (8, 40, 1100), 20_000
+#: The most that an attribute may be, unless it was more: pads of a thousand make images of a million.
+_MOST_ATTRIBUTE = 16
 #: The beginning of the names of dims; those of attributes begin otherwise.
 _DIM = "dim "
 
@@ -75,6 +77,8 @@ class SolverPath:
             unknown = self._unknowns[name]
             # Axes that count from the end and strides of zero are in no graph: numbers keep their sign.
             least = 1 if value > 0 or name.startswith(_DIM) else 0 if value == 0 else -max(SIZES)
+            if not name.startswith(_DIM):
+                self._solver.add(unknown <= max(_MOST_ATTRIBUTE, value))
             self._solver.add(unknown >= least, z3.Implies(self._as_before[name], unknown == value))
             self._solver.add(*(z3.Implies(mark, unknown <= most) for most, mark in self._within.items()))
 

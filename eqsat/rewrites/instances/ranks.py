@@ -39,20 +39,24 @@ def raised(rule: Rule, bindings: Bindings) -> Iterator[Bindings]:
 
 
 def settled(rule: Rule, bindings: Bindings) -> Bindings:
-    """The instance with each attribute that a condition equates with an expression as that says."""
+    """The instance with each attribute, or field of a record, that a condition equates with an expression as that
+    says."""
     attrs = dict(bindings.attrs)
     for condition in rule.conditions:
         for part in conjuncts(condition.tree):
             if not (isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], ast.Eq)):
                 continue
-            for name, said in ((part.left, part.comparators[0]), (part.comparators[0], part.left)):
-                if isinstance(name, ast.Name) and name.id in attrs and not isinstance(said, ast.Name):
-                    try:
-                        attrs[name.id] = evaluate(
-                            Expression(ast.unparse(said), said), Bindings(bindings.tensors, attrs)
-                        )
-                    except GraphError:
-                        continue
+            for place, said in ((part.left, part.comparators[0]), (part.comparators[0], part.left)):
+                try:
+                    value = evaluate(Expression(ast.unparse(said), said), Bindings(bindings.tensors, attrs))
+                except GraphError:
+                    continue
+                if isinstance(place, ast.Name) and place.id in attrs and not isinstance(said, ast.Name):
+                    attrs[place.id] = value
+                elif isinstance(place, ast.Attribute) and isinstance(place.value, ast.Name):
+                    record = attrs.get(place.value.id)
+                    if isinstance(record, Attrs) and place.attr in record:
+                        attrs[place.value.id] = Attrs(record, **{place.attr: value})
     return Bindings(bindings.tensors, attrs)
 
 

@@ -54,7 +54,8 @@ class Proof:
     gap, which `missing` is. `unmet` says why there is no instance. A line of a file that is no equation is "malformed",
     and `error` says what, where, what was expected and what to do; `where` is its place, or the equation's. `swapped`
     says that the chain begins at the right side, for the left one is a bare variable; `implied` are conditions that the
-    equation's numbers imply.
+    equation's numbers imply. `assumed` are side conditions of steps that follow from no condition of the equation: they
+    hold in all instances that were looked at.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Proof:
     error: Mapping[str, str] | None = None
     swapped: bool = False
     implied: tuple[str, ...] = ()
+    assumed: tuple[str, ...] = ()
 
 
 def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
@@ -102,6 +104,7 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
         return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
     equations = [general(r) for r in (*rules, *spellings(rule.operators())) if r.is_equation]
     proofs: list[Proved] = []
+    assumed: dict[str, None] = {}
     start = time.perf_counter()
     for form in forms(rule, instances):
         result = _widening(rule, equations, form, limits, start)
@@ -115,7 +118,8 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
             types, _ = PremiseSolver.of(case, STEPS).side_conditions(case)
             if not types.confirmed:
                 return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
-    return _proof(rule, proofs)
+            assumed |= dict.fromkeys(types.bounded)
+    return _proof(rule, proofs, tuple(assumed))
 
 
 def examined(rule: Rule) -> tuple[list[Bindings], Mismatch | None]:
@@ -182,7 +186,7 @@ def _widening(
     return result
 
 
-def _proof(rule: Rule, proofs: Sequence[Proved]) -> Proof:
+def _proof(rule: Rule, proofs: Sequence[Proved], assumed: tuple[str, ...]) -> Proof:
     return Proof(
         rule.name,
         "proved",
@@ -190,6 +194,7 @@ def _proof(rule: Rule, proofs: Sequence[Proved]) -> Proof:
         rules=rules_used(proofs),
         instances=sum(p.instances for p in proofs),
         cases=max(len(p.cases) for p in proofs),
+        assumed=assumed,
     )
 
 

@@ -141,9 +141,9 @@ def test_a_rule_object_is_taken_and_evidence_can_be_left_out():
 
 
 def test_what_cannot_be_settled_is_not_called_proved():
-    report = check_rewrite("only: relu(x) => relu(x) if shape(x) == (3, 3, 3, 3)", max_examples=10)
+    report = check_rewrite("roots: sqrt(x) * sqrt(x) => x if is_positive(x), wide(x), finite(x)", max_examples=10)
     assert not report.proved
-    assert re.match(r"only: both sides are equal on [12] instances; undecided: ", str(report))
+    assert re.match(r"roots: both sides are equal on \d+ instances; undecided: ", str(report))
 
 
 def test_the_same_seed_finds_the_same():

@@ -272,9 +272,9 @@ def _mvn_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     if x.shape is not None:
         for axis in attrs["axes"]:
             axis_of(x, axis)
-    if any(axis < 0 for axis in attrs["axes"]):
+    if any(axis < 0 for axis in attrs["axes"]) or len(set(attrs["axes"])) < len(attrs["axes"]):
         # Laws ask which axes there are, so each has one name.
-        raise ShapeError(f"axes {list(attrs['axes'])}", expected="axes counted from the left")
+        raise ShapeError(f"axes {list(attrs['axes'])}", expected="axes counted from the left, each once")
     return (x,)
 
 
