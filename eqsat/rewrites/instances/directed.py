@@ -29,7 +29,9 @@ from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, distinct, is_defined, left_terms, output_types, right_terms, types_of
 
 #: The questions turned for one rule, and the answers looked for to one.
-TURNS, ANSWERS = 240, 3
+TURNS, ANSWERS = 300, 3
+#: The part of a turn that a question counts for which has no other answer, as most have that ask for signs.
+_IN_VAIN = 0.2
 #: The size that each dim is given once, beyond those that are drawn.
 _USUAL = 5
 #: The most elements of an instance's operands, and of all that is computed of them.
@@ -52,7 +54,7 @@ class DirectedSearch:
         self._seen: set[Any] = set()
         numbers = {number for number in literals(rule) if isinstance(number, int) and 1 < number <= max(SIZES) // 2}
         self._sizes = sorted({_USUAL, *(size for number in numbers for size in (number + 1, 2 * number + 1))})
-        self.turns = 0
+        self.turns = 0.0
 
     def instances(self, seeds: Iterable[Bindings]) -> Iterator[Bindings]:
         """The instances on paths that no seed is on, until all questions were turned, or as many as there may be.
@@ -91,8 +93,8 @@ class DirectedSearch:
         """The instance that answers a question so, if it meets the conditions; in any case it is a seed."""
         if self.turns >= self._most or self._turned[wanted, *source] >= ANSWERS:
             return
-        self.turns += 1
         answer = path.answer(wanted)
+        self.turns += _IN_VAIN if answer is None else 1.0
         found = None if answer is None else self._filled(answer)
         if found is None:
             return
@@ -178,7 +180,7 @@ def beyond(
     for bindings in (*seeds, *drawn[:_FORMS], *higher):
         if search.meets(bindings):
             yield elements.of(bindings)
-    said = list(search.filled(settled(rule, bindings) for bindings in seeds if not search.meets(bindings)))
+    said = list(search.filled(settled(rule, b) for b in (*seeds, *refused) if not search.meets(b)))
     for bindings in said:
         if search.meets(bindings):
             yield bindings

@@ -75,8 +75,8 @@ class SolverPath:
         self._as_before = {name: z3.Bool(f"as before: {name}", context) for name in self._values}
         for name, value in self._values.items():
             unknown = self._unknowns[name]
-            # Axes that count from the end and strides of zero are in no graph: numbers keep their sign.
-            least = 1 if value > 0 or name.startswith(_DIM) else 0 if value == 0 else -max(SIZES)
+            # Axes that count from the end, strides of zero and bounds before the first element are in no graph.
+            least = 1 if value > 0 or name.startswith(_DIM) else value
             if not name.startswith(_DIM):
                 self._solver.add(unknown <= max(_MOST_ATTRIBUTE, value))
             self._solver.add(unknown >= least, z3.Implies(self._as_before[name], unknown == value))

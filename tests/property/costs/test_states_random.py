@@ -116,7 +116,7 @@ def test_any_plan_computes_what_its_graph_does(graph, precision, seed, bound):
     monkey = pytest.MonkeyPatch()
     with monkey.context() as patch:
         # What saves nothing at the model's prices may save something at others.
-        patch.setattr(tensors, "_TIE", -math.inf)
+        patch.setattr(tensors, "in_useful_layouts", lambda kernels, given: list(range(len(kernels.nodes))))
         extraction = tensor_problem(snap, model, choices=choices, boundary=boundary)
     priced = repriced(extraction.problem, Random(seed))
     solution = solve(priced, time_limit=20)
@@ -139,7 +139,7 @@ def test_any_plan_computes_what_its_graph_does(graph, precision, seed, bound):
 def test_the_row_major_choice_is_one_of_the_whole_problem_which_costs_no_more(graph, seed):
     _, snap = frozen(graph, 2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensors, "_TIE", -math.inf)
+        patch.setattr(tensors, "in_useful_layouts", lambda kernels, given: list(range(len(kernels.nodes))))
         extraction = tensor_problem(
             snap, CostModel(DEVICE), choices=Choices(("row", "column", "nhwc"), POLICIES["mixed"])
         )
@@ -173,7 +173,7 @@ def test_a_piece_of_a_split_in_one_state_may_be_a_slice_of_its_own_in_another(se
     g.output("again", parts[1])
     original, snap = frozen(g.build(), 0)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tensors, "_TIE", -math.inf)
+        patch.setattr(tensors, "in_useful_layouts", lambda kernels, given: list(range(len(kernels.nodes))))
         choices = Choices(("row", "column", "nhwc"), POLICIES["mixed"])
         extraction = tensor_problem(snap, CostModel(DEVICE), choices=choices, boundary={"again": State("column")})
     best = assemble(extraction, solve(repriced(extraction.problem, Random(seed))), original)

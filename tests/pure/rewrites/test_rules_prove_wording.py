@@ -215,7 +215,9 @@ def test_what_numbers_imply_is_said_with_the_verdict(tmp_path, run):
 
 def test_side_conditions_that_no_condition_implies_are_listed_as_seen_on_instances(tmp_path, capsys):
     file = tmp_path / "two.rules"
-    file.write_text("there: reshape(reshape(x, shape=s), shape=t) => x if t == shape(x)\nplain: relu(-(-x)) => relu(x)\n")
+    file.write_text(
+        "there: reshape(reshape(x, shape=s), shape=t) => x if t == shape(x)\nplain: relu(-(-x)) => relu(x)\n"
+    )
     assert cli.run(["rules", "prove", str(file), "--json", str(tmp_path / "out.json")]) == 0
     assert "  seen only on instances: reshape-gone: shape(x) == s\n" in capsys.readouterr().out
     there, plain = json.loads((tmp_path / "out.json").read_text())
