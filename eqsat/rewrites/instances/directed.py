@@ -26,7 +26,16 @@ from eqsat.rewrites.instances.ranks import raised, settled
 from eqsat.rewrites.instances.traced import Question, Trace
 from eqsat.rewrites.rules.naming import renamed
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import Term, distinct, is_defined, left_terms, output_types, right_terms, types_of
+from eqsat.rewrites.rules.term import (
+    Term,
+    distinct,
+    is_defined,
+    left_terms,
+    output_types,
+    right_terms,
+    typed_left,
+    types_of,
+)
 
 #: The questions turned for one rule, and the answers looked for to one.
 TURNS, ANSWERS = 300, 3
@@ -67,8 +76,9 @@ class DirectedSearch:
         turn = True
         while any(queues.values()) and self.turns < self._most:
             turn = not turn  # what meets the conditions and what does not are looked at in turn
-            bindings = (queues[turn] or queues[not turn]).popleft()
-            path, source = SolverPath(self._context, bindings), (_form(bindings), self.meets(bindings))
+            meets = turn if queues[turn] else not turn
+            bindings = queues[meets].popleft()
+            path, source = SolverPath(self._context, bindings), (_form(bindings), meets)
             for question in self._questions(bindings):
                 for wanted in dict.fromkeys((question.turned, question.apart)):
                     if question.unknowns():
@@ -140,11 +150,8 @@ class DirectedSearch:
     def meets(self, bindings: Bindings) -> bool:
         """Return whether the left side types, the conditions hold, the right side's attributes have values, and both
         sides are soon computed."""
-        try:
-            left = left_terms(self.rule, bindings)
-        except (GraphError, ArithmeticError):  # such as a quotient by a stride
-            return False
-        if self.rule.refused(bindings) is not None or not is_defined(self.rule, bindings):
+        left = typed_left(self.rule, bindings)
+        if left is None or self.rule.refused(bindings) is not None or not is_defined(self.rule, bindings):
             return False
         try:
             right = right_terms(self.rule, bindings)

@@ -12,6 +12,7 @@ from eqsat.language.terms import Bindings
 from eqsat.rewrites.instances.elements import Drawn, Filler
 from eqsat.rewrites.instances.extremes import replaced
 from eqsat.rewrites.instances.instance import operands
+from eqsat.rewrites.rules.literals import number_in
 from eqsat.rewrites.rules.rule import Rule
 
 #: The elements that every rule is tried on.
@@ -25,8 +26,7 @@ _RISING = 0.25
 def literals(rule: Rule) -> list[int | float]:
     """The numbers that a rule states, in its attributes and conditions."""
     nodes = (node for expression in rule.expressions() for node in ast.walk(expression.tree))
-    found = (node.value for node in nodes if isinstance(node, ast.Constant))
-    return [number for number in found if isinstance(number, int | float) and not isinstance(number, bool)]
+    return [number for node in nodes if isinstance(node, ast.Constant) and (number := number_in(node)) is not None]
 
 
 def edges(rule: Rule) -> tuple[float, ...]:

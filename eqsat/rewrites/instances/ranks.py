@@ -15,7 +15,7 @@ from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import operands
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import left_terms
+from eqsat.rewrites.rules.term import typed_left
 
 #: The most axes that are added.
 MORE = 3
@@ -34,7 +34,7 @@ def raised(rule: Rule, bindings: Bindings) -> Iterator[Bindings]:
             for highest in (True, False):
                 for whole in (True, False):
                     found = settled(rule, _Raised(bindings, more, front, highest, whole).bindings())
-                    if _types(rule, found):
+                    if typed_left(rule, found) is not None:
                         yield found
 
 
@@ -58,14 +58,6 @@ def settled(rule: Rule, bindings: Bindings) -> Bindings:
                     if isinstance(record, Attrs) and place.attr in record:
                         attrs[place.value.id] = Attrs(record, **{place.attr: value})
     return Bindings(bindings.tensors, attrs)
-
-
-def _types(rule: Rule, bindings: Bindings) -> bool:
-    try:
-        left_terms(rule, bindings)
-    except (GraphError, ArithmeticError):
-        return False
-    return True
 
 
 class _Raised:

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 
-from eqsat.errors import GraphError, RuleError
+from eqsat.errors import RuleError
 from eqsat.language.terms.pattern import App, Bindings, Pattern, Spread, Var
 from eqsat.rewrites.instances.instance import Sampler
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import is_defined, left_terms
+from eqsat.rewrites.rules.term import is_defined, typed_left
 
 
 def numberless(rule: Rule) -> Rule:
@@ -39,17 +39,9 @@ def instances_with_numbers(rule: Rule, count: int, tries: int) -> Iterator[Bindi
     for bindings in islice(iter(lambda: sampler.draw(tries), None), 4 * count):
         tensors = {name: operand for name, operand in bindings.tensors.items() if name not in names}
         instance = Bindings(tensors, bindings.attrs)
-        if count and _meets(rule, instance):
+        if count and typed_left(rule, instance) and rule.refused(instance) is None and is_defined(rule, instance):
             count -= 1
             yield instance
-
-
-def _meets(rule: Rule, bindings: Bindings) -> bool:
-    try:
-        left_terms(rule, bindings)
-    except GraphError:
-        return False
-    return rule.refused(bindings) is None and is_defined(rule, bindings)
 
 
 def _numberless(pattern: Pattern | Spread) -> Pattern | Spread:

@@ -112,6 +112,14 @@ def left_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     return instantiate_all(spread_roots(rule.left), bindings, Terms(rule))
 
 
+def typed_left(rule: Rule, bindings: Bindings) -> list[Any] | None:
+    """The roots of the left side; None where it does not type, or divides by a number that no graph has there."""
+    try:
+        return left_terms(rule, bindings)
+    except (GraphError, ArithmeticError):
+        return None
+
+
 def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
     """The roots of the right side; one split stands for all roots."""
     return instantiate_all(rule.right, bindings, Terms(rule))
