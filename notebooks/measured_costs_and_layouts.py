@@ -152,7 +152,8 @@ rows_alone = chosen(["row"], table)
 print("any layout:")
 any_layout = chosen("auto", table)
 assert any_layout.report.estimated_share == 0
-assert any_layout.report.cost_after <= rows_alone.report.cost_after
+least = rows_alone.report.cost_after * (1 + 1e-9)  # costs are told apart no closer
+assert any_layout.report.cost_after <= least
 
 # %% [markdown]
 # The best layout depends on this machine. To show that the table decides, we use artificial tables:

@@ -125,7 +125,7 @@ def _put_and_get(folder: Path, writer: int) -> int:
     """Writes and reads what others write as well; how often an entry was there. Every one is whole or missing."""
     store, found = Store(folder, limit=60_000), 0
     for turn in range(60):
-        key = f"k{(turn * 7 + writer) % 20}"
+        key = f"k{(turn // 2 * 7 + writer) % 20}"  # each twice: alone, one finds none of its first time
         held = store.get(key)
         if held is not None:
             assert len(held) == 4000 and len(set(held)) == 1, key
