@@ -92,7 +92,7 @@ class Opened:
         settings, warnings = Settings.of(options, growing)
         log = Log(options.progress, warnings=warnings)
         with log.phase("read"):
-            rules = None if options.rules is None else rules_of(options.rules)
+            rules = None if options.rules is None else rules_of(options.rules, options.trust)
             given = read(model, options.outputs)
             _check_dims(given.graph, options)
             settings = settings.reading(given.graph)

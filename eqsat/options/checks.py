@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from eqsat.costs.table.table import CostTable
     from eqsat.language.sizes.buckets import Buckets
     from eqsat.language.terms.state import State
+    from eqsat.rewrites.rules.rule import Trust
 
 Called = TypeVar("Called", bound=Callable[..., Any])
 
@@ -178,6 +179,16 @@ def objective(_name: str, given: Any) -> Any:
     if given is not None:
         check_objective(given)
     return given
+
+
+def trust(name: str, given: Any) -> Trust:
+    """The least that a rule has to be."""
+    from eqsat.options.choices import trusts
+
+    known = trusts()
+    if given not in known:
+        raise UsageError(f"{name} = {given!r}", expected=" or ".join(map(repr, known)), remedy=nearest(given, known))
+    return cast("Trust", given)
 
 
 def extractor(_name: str, given: Any) -> str:

@@ -48,6 +48,13 @@ def forms() -> tuple[str, ...]:
     return FORMS
 
 
+def trusts() -> tuple[str, ...]:
+    """Grounds on which rules are taken for true."""
+    from eqsat.rewrites.rules.rule import Trust
+
+    return get_args(Trust)
+
+
 def partitioners() -> tuple[str, ...]:
     """Ways to cut graphs."""
     from eqsat.language.graphs.partition import PARTITIONERS

@@ -18,6 +18,7 @@ from eqsat.options.options import RulesArgument
 from eqsat.options.sizes import SizesArgument
 from eqsat.quantisation.forms import CalibrationArgument
 from eqsat.report.report import Progress
+from eqsat.rewrites.rules.rule import Trust
 from eqsat.runtime.examples import OverSizes
 
 
@@ -33,6 +34,7 @@ class ParetoKeywords(TypedDict, total=False):
     time_limit: float
     steps: int | None
     rules: RulesArgument
+    trust: Trust
     finite_math: bool | None
     outputs: Sequence[str] | None
     sizes: SizesArgument | None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from eqsat.language.sizes.buckets import Buckets, BucketsArgument
     from eqsat.options.sizes import SizesArgument
     from eqsat.report.report import Progress
-    from eqsat.rewrites.rules.rule import Rule
+    from eqsat.rewrites.rules.rule import Rule, Trust
     from eqsat.runtime.examples import OverSizes
 
 #: What `rules` accepts: nothing (the library), a file of rules or their text, several of those, or the very rules.
@@ -93,6 +93,16 @@ class Options(CostOptions):
             flag="--rules",
             kind="files",
             help="File of rules to use besides the library's.",
+        ),
+    )
+    trust: Trust = field(
+        default="proved",
+        metadata=_meaning(
+            checks.trust,
+            'the least that a rule of `rules` has to be: "proved" for every size, or "bounded", true of what was tried',
+            flag="--trust",
+            choices=choices.trusts,
+            help="Least that a rule of --rules has to be.",
         ),
     )
     finite_math: bool | None = field(

@@ -8,19 +8,20 @@ from pathlib import Path
 from eqsat.errors import UsageError
 from eqsat.options.options import RulesArgument
 from eqsat.rewrites.rules.loader import load_rules
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.rule import Rule, Trust
 from eqsat.rewrites.rules.ruleset import RuleSet
 
 
-def rules_of(given: RulesArgument) -> RuleSet:
+def rules_of(given: RulesArgument, trust: Trust = "proved") -> RuleSet:
     """The library, the library with files or texts of rules besides, or exactly the rules given.
 
-    RuleError if the sides of a rule that somebody made, and that was not shipped, differ in types.
+    RuleError for one in a file or text that is trusted less than `trust` asks, and if the sides of a rule that somebody
+    made, and that was not shipped, differ in types.
     """
     if given is None:
         return load_rules()
     if isinstance(given, str | Path):
-        return load_rules([given])
+        return load_rules([given], trust)
     wrong = [r for r in given if not isinstance(r, Rule | str | Path)] if isinstance(given, Sequence) else [given]
     if wrong:
         raise UsageError(f"rules = {given!r}", expected="a file or a text of rules, or a list of them or of rules")
@@ -31,4 +32,4 @@ def rules_of(given: RulesArgument) -> RuleSet:
         for rule in own:
             check_types(rule)
     more = [r for r in given if not isinstance(r, Rule)]
-    return RuleSet((*RuleSet.of(exact).sources, *load_rules(more).sources)) if more else RuleSet.of(exact)
+    return RuleSet((*RuleSet.of(exact).sources, *load_rules(more, trust).sources)) if more else RuleSet.of(exact)

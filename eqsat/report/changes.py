@@ -249,8 +249,8 @@ def _grounds(rule: Rule, evidence: Evidence | None) -> Grounds:
     agreed = ", ".join(f"{n} {how}" for n, how in counts if n)
     whole = ", all up to the bound" if evidence.exhaustive else ""
     entailed = f"; {evidence.entailed}" if evidence.entailed else ""
-    checked = f"{evidence.verdict}: {agreed} instances{whole}{entailed}"
-    return Grounds(rule.name, rule.text, rule.origin, rule.laws, evidence.laws, checked)
+    checked = f"{evidence.scope}: {agreed} instances{whole}{entailed}"
+    return Grounds(rule.name, rule.text, rule.origin, rule.laws, evidence.laws, checked, evidence.is_for_every_size)
 
 
 def _key(egraph: EGraph, number: int) -> _Key:

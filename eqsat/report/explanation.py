@@ -26,7 +26,8 @@ class Grounds:
     """Why a rule is true: its text, where it comes from, the published laws it states, and how it was checked.
 
     `origin` is "axiom", "derived" (of a declaration), "library" (generated) or "given"; `laws` names the laws it
-    follows from; `evidence` counts the instances on which Z3, float64 and arithmetic modulo a prime agreed.
+    follows from; `evidence` says for which ranks and sizes it is proved, and counts the instances on which Z3, float64
+    and arithmetic modulo a prime agreed. `is_for_every_size` is false where the proof is of some sizes alone.
     """
 
     rule: str
@@ -35,6 +36,7 @@ class Grounds:
     published: tuple[int, ...] = ()
     laws: tuple[str, ...] = ()
     evidence: str = ""
+    is_for_every_size: bool = True
 
     def __str__(self) -> str:
         law = f", published law {', '.join(map(str, self.published))}" if self.published else ""

@@ -42,6 +42,7 @@ class Record:
     borrowed_share: float = 0.0
     borrowed_from: str = ""
     rules_fired: Mapping[str, int] = field(default_factory=dict)
+    rules_bounded: Sequence[str] = ()
     rules_refused: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     certificate: parts.CertificateSummary
     seconds: Mapping[str, float] = field(default_factory=dict)

@@ -24,8 +24,9 @@ class Report(Record):
     `cost_before`, `cost_after` and `lower_bound` are in units of the objective (seconds for time); `gap` is the share
     of `cost_after` that a better choice from the same e-graph could save at most. `estimated_share`, from 0 to 1, is
     the part of the cost that comes from a roofline and not from a measurement. `growth` lists (phase, e-nodes,
-    e-classes, seconds) after each step. `rules_fired` counts by rule, `rules_refused` by rule and reason. `certificate`
-    says how the result was checked. `measured_before` and `measured_after` are medians of one interleaved run of
+    e-classes, seconds) after each step. `rules_fired` counts by rule, `rules_refused` by rule and reason, and
+    `rules_bounded` names those behind the changes that are not proved for every size. `certificate` says how
+    the result was checked. `measured_before` and `measured_after` are medians of one interleaved run of
     `rounds` rounds; `measured_ratio` is the median of new/old over its rounds, and `measured_bound` the upper 95 %
     bound of that very ratio; where a finalist has to be faster at every size, both are those of the size where the
     bound is largest. All four are None where nothing ran. `finalists` lists the graphs among which was chosen, the

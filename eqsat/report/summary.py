@@ -89,6 +89,7 @@ def report_of(
         eclasses=eclasses,
         growth=list(grown.growth),
         rules_fired=most_often(grown.fired),
+        rules_bounded=[name for name, one in outcome.explained.grounds.items() if not one.is_for_every_size],
         rules_refused=refused,
         seconds=dict(seconds),
         changes=[*report.changes, *map(_change_inside, bodies), *outcome.explained.changes],

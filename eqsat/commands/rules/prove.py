@@ -90,6 +90,8 @@ def judged(equation: Rule | FaultyRule, rules: Sequence[Rule], limits: Limits) -
 
 def describe(proof: Proof) -> list[str]:
     """A proof as lines of text."""
+    from eqsat.rewrites.rules.evidence import sizes_proved
+
     lines = [f"{proof.verdict:<9} {proof.name}"]
     if proof.verdict == "malformed":
         first, *more = proof.detail.splitlines()
@@ -102,8 +104,10 @@ def describe(proof: Proof) -> list[str]:
     cases += ", from right to left" if proof.swapped else ""
     cases += f", if {', '.join(proof.implied)}" if proof.implied else ""
     assumed = [f"  seen only on instances: {'; '.join(proof.assumed)}"] if proof.assumed else []
+    words = sizes_proved(proof.ranks, proof.every_rank) if proof.ranks >= 0 else "not for every size"
+    sizes = f"  sizes: {words}{f' ({proof.open})' if proof.open else ''}"
     head = f"{lines[0]} in {count(proof.instances, 'instance')}{cases}"
-    return [head, *(f"  {line}" for line in proof.chain), *assumed]
+    return [head, *(f"  {line}" for line in proof.chain), *assumed, sizes]
 
 
 def read(path: Path, origin: Origin = "given") -> tuple[Rule, ...]:

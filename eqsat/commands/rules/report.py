@@ -36,6 +36,8 @@ def lines(figures: Mapping[str, Any]) -> Iterator[str]:
     yield f"library: {count(figures['library'], 'rule')}; entailed: {methods or 'none'}"
     bounded = f"{integer(instances['bounded'])} modulo a prime, all there are for {instances['exhaustive']} rules"
     yield f"  {integer(instances['symbolic'])} instances by Z3, {integer(instances['numeric'])} in float64, {bounded}"
+    yield "all shipped rules:"
+    yield from (f"  {scope}: {count(n, 'rule')}" for scope, n in figures["scopes"].items())
     used = list(figures["laws_used"].items())
     yield f"laws in use: {len(used)}"
     yield from (f"  {name}: {count(n, 'rule')}" for name, n in used)

@@ -55,7 +55,9 @@ def described(rule: Rule, evidence: Evidence | None) -> list[str]:
     if evidence is None:
         return [*lines, "evidence:   none"]
     state = "" if is_current(rule, evidence) else ", out of date: run `eqsat rules verify`"
-    lines.append(f"evidence:   {evidence.verdict}{state}")
+    lines.append(f"evidence:   {evidence.scope}{state}")
+    if evidence.open:
+        lines.append(f"  no further: {evidence.open}")
     lines.append(
         f"  instances: {evidence.symbolic} by Z3, {evidence.numeric} in float64, {evidence.bounded} modulo a prime"
         + (", all up to the bound" if evidence.exhaustive else "")

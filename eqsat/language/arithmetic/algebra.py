@@ -21,6 +21,9 @@ class Algebra:
     max(x + c, y + c) = max(x, y) + c and max(2x, 2y) = 2·max(x, y) hold term by term; exp(x + y) is exp(x)·exp(y).
     """
 
+    #: How close to 2 or ½ the square of a number is that stands for √2 or √½: these of single precision are.
+    tolerance = 1e-7
+
     def __init__(self) -> None:
         self._sets: dict[int, tuple[Any, tuple[Any, ...]]] = {}
 
@@ -42,7 +45,7 @@ class Algebra:
             return rational(z3, Fraction(int(value)))
         if not math.isfinite(value):
             return z3.Real("nan" if math.isnan(value) else "-inf" if value < 0 else "inf")
-        multiple = _root_two(value)
+        multiple = _root_two(value, self.tolerance)
         if multiple is not None:
             return z3.Real("sqrt2") * rational(z3, multiple if value > 0 else -multiple)
         return rational(z3, Fraction(value))
@@ -57,7 +60,7 @@ class Algebra:
         terms: dict[int, tuple[Fraction, Any]] = {}
         term = self.normal(term)
         for part in term.children() if z3.is_add(term) else [term]:
-            coefficient, factors = Fraction(1), self._factors(part)
+            coefficient, factors = Fraction(1), self.factors(part)
             if z3.is_rational_value(factors[0]):
                 coefficient, factors = fraction(factors[0]), factors[1:]
             factors = self._merge_exponentials(factors)
@@ -66,11 +69,11 @@ class Algebra:
             terms[product.get_id()] = (before + coefficient, product)
         return {k: v for k, v in terms.items() if v[0]} or {0: (Fraction(0), z3.RealVal(1))}
 
-    def _factors(self, term: Any) -> list[Any]:
+    def factors(self, term: Any) -> list[Any]:
         """The factors of a product, which the simplifier may nest under its coefficient."""
         if not self.z3.is_mul(term):
             return [term]
-        return [f for child in term.children() for f in self._factors(child)]
+        return [f for child in term.children() for f in self.factors(child)]
 
     def _merge_exponentials(self, factors: list[Any]) -> list[Any]:
         """The factors of a product with exp(x)·exp(y) as the exponential of a sum."""
@@ -82,7 +85,7 @@ class Algebra:
         merged = self.normal(self.exponential(reduce(lambda a, b: a + b, (p.arg(0) for p in powers))))
         if z3.is_rational_value(merged):
             return rest
-        return [*rest, *self._factors(merged)]
+        return [*rest, *self.factors(merged)]
 
     def total(self, parts: Iterable[tuple[Fraction, Any]]) -> Any:
         """The sum of monomials, in normal form."""
@@ -109,14 +112,14 @@ class Algebra:
         if coefficient == 0:
             return z3.Real("1/0")
         result = rational(z3, 1 / coefficient)
-        for factor in self._factors(product):
+        for factor in self.factors(product):
             result = result * self._inverse_atom(factor)
         return result
 
     def _shared_exponentials(self, products: list[Any]) -> Any:
         """The sum of the exponents of the exponentials that all products have as factors."""
         z3 = self.z3
-        factors = [self._factors(p) for p in products]
+        factors = [self.factors(p) for p in products]
         shared = [
             f.arg(0)
             for f in factors[0]
@@ -150,7 +153,7 @@ class Algebra:
     def _is_positive(self, term: Any) -> bool:
         """True for sums of products of exponentials and of inverses of such sums, with positive factors alone."""
         for coefficient, product in self.monomials(term).values():
-            for factor in self._factors(product):
+            for factor in self.factors(product):
                 name = factor.decl().name()
                 positive = name == "exp" or (name == "inverse" and self._is_positive(factor.arg(0)))
                 if not positive and not (self.z3.is_rational_value(factor) and fraction(factor) > 0):
@@ -162,7 +165,7 @@ class Algebra:
     def logarithm(self, term: Any) -> Any:
         """The logarithm: of a product of exponentials the sum of their exponents."""
         (coefficient, product), *more = self.monomials(term).values()
-        factors = self._factors(product)
+        factors = self.factors(product)
         if more or coefficient != 1 or not all(self.z3.is_app(f) and f.decl().name() == "exp" for f in factors):
             return self.function("log", term)
         return self.normal(reduce(lambda a, b: a + b, (f.arg(0) for f in factors)))
@@ -188,6 +191,11 @@ class Algebra:
         self._sets[result.get_id()] = (result, tuple(members.values()))
         return result
 
+    def members(self, term: Any) -> tuple[Any, ...] | None:
+        """The terms that a term is the maximum of; None of one that was not made as a maximum."""
+        known = self._sets.get(term.get_id())
+        return known[1] if known is not None and known[0].eq(term) else None
+
     def _largest(self, members: Sequence[Any]) -> Any:
         """The maximum as a function of the set of its operands, without what they share and at unit scale."""
         z3 = self.z3
@@ -206,19 +214,22 @@ class Algebra:
 
     def _largest_image(self, members: Sequence[Any]) -> Any | None:
         """The maximum of what one monotone function makes of terms, or of its negatives: that of their extreme."""
-        images = [self._image(m) for m in members]
+        images = [self.image(m) for m in members]
         first = images[0]
         if first is None or any(i is None or i[:2] != first[:2] for i in images):
             return None
         sign, name, _ = first
         inner = self.maximum(*(i[2] * sign for i in images if i is not None)) * sign
-        image = {"exp": self.exponential, "sigmoid": self.sigmoid}.get(name, lambda x: self.function(name, x))(inner)
-        return self.normal(image * sign)
+        return self.normal(self.monotone(name, inner) * sign)
 
-    def _image(self, term: Any) -> tuple[int, str, Any] | None:
+    def monotone(self, name: str, term: Any) -> Any:
+        """A monotone function of a term, by the name that `image` gives it."""
+        return {"exp": self.exponential, "sigmoid": self.sigmoid}.get(name, lambda x: self.function(name, x))(term)
+
+    def image(self, term: Any) -> tuple[int, str, Any] | None:
         """A term as 1 or -1, a monotone function, and its argument; None where it is no such image."""
         (coefficient, product), *more = self.monomials(term).values()
-        factors = self._factors(product)
+        factors = self.factors(product)
         if more or abs(coefficient) != 1 or not all(self.z3.is_app(f) and f.num_args() == 1 for f in factors):
             return None
         names = {f.decl().name() for f in factors}
@@ -226,7 +237,7 @@ class Algebra:
         if name == "exp" and not names:
             return int(coefficient), name, reduce(lambda a, b: a + b, (f.arg(0) for f in factors))
         if name == "inverse" and len(factors) == 1:
-            exponential = self._image(argument - 1)
+            exponential = self.image(argument - 1)
             return (
                 (int(coefficient), "sigmoid", -exponential[2])
                 if exponential and exponential[:2] == (1, "exp")
@@ -255,8 +266,8 @@ class Algebra:
         relation = z3.simplify(relation)
         return True if z3.is_true(relation) else False if z3.is_false(relation) else relation
 
-    def settle(self, a: Any, b: Any, steps: int) -> str:
-        """True if two terms are equal for all values of their variables."""
+    def settle(self, a: Any, b: Any, steps: int, facts: Iterable[Any] = ()) -> str:
+        """True if two terms are equal for all values of their variables of which some facts hold."""
         z3 = self.z3
         terms = [x for x in (a, b) if isinstance(x, z3.ExprRef)]
         if not terms:
@@ -273,7 +284,7 @@ class Algebra:
         solver = z3.Solver()
         # Steps rather than time bound the search, so that verdicts do not depend on the load of the machine.
         solver.set("rlimit", steps)
-        solver.add(goal, *self._facts(goal))
+        solver.add(goal, *self._facts(goal), *facts)
         return "proved" if solver.check() == z3.unsat else "unknown"
 
     def _facts(self, goal: Any) -> list[Any]:
@@ -314,7 +325,8 @@ def fraction(term: Any) -> Fraction:
     return Fraction(term.numerator_as_long(), term.denominator_as_long())
 
 
-def _root_two(value: float) -> Fraction | None:
-    """The multiple of √2 that a float within single precision of √2 or √½ stands for."""
+def _root_two(value: float, tolerance: float) -> Fraction | None:
+    """The multiple of √2 that a float stands for whose square is that close to 2 or ½."""
     square = value * value
-    return Fraction(1) if abs(square / 2 - 1) < 1e-7 else Fraction(1, 2) if abs(square * 2 - 1) < 1e-7 else None
+    close = (multiple for multiple in (Fraction(1), Fraction(1, 2)) if abs(square / (2 * multiple**2) - 1) < tolerance)
+    return next(close, None)

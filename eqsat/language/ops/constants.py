@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -44,14 +45,18 @@ def _fill_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappi
 
 
 def _element(xp: Any, value: float, dtype: str) -> Any:
-    """A number of an element type: rounded to it first, as a stored constant would be."""
+    """A number of an element type: rounded to it first, as a stored constant would be, if it is known."""
     like = np.zeros((), DType.of(dtype).numpy)
+    if not isinstance(value, np.generic) and type(value) not in (bool, int, float):
+        return xp.number(value, like)
     rounded = np.asarray(value).astype(like.dtype)
     return xp.number(rounded.item(), like) if DType.of(dtype).is_float else rounded
 
 
 def _filled(shape: Sequence[int], element: Any) -> Any:
-    return np.full(shape, element, dtype=np.asarray(element).dtype)
+    """An array of one element throughout, of the kind that the element's arithmetic has."""
+    filler = element if hasattr(element, "__array_function__") else np.asarray(element)
+    return np.full(shape, filler, dtype=filler.dtype, like=filler)
 
 
 #: Constants that rules name.
@@ -88,9 +93,9 @@ def _eye_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mappin
 )
 def eye(xp: Any, *, n: int, dtype: str = "float32") -> Any:
     """The identity matrix."""
-    result = _filled((n, n), _element(xp, 0.0, dtype))
-    result[np.arange(n), np.arange(n)] = _element(xp, 1.0, dtype)
-    return result
+    zeros = _filled((n, n), _element(xp, 0.0, dtype))
+    places = np.arange(n, like=zeros)
+    return xp.where(places[:, None] == places, _element(xp, 1.0, dtype), zeros)
 
 
 def _kernel_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
@@ -131,8 +136,7 @@ def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 @_kernel(infer=_pool_kernel_type, shapes="channels, 1, kernel….")
 def pool_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, 1, kernel…) whose depthwise convolution is average pooling, padding counted."""
-    count = int(np.prod(kernel, dtype=np.int64))
-    share = xp.divide(_element(xp, 1.0, dtype), _element(xp, float(count), dtype))
+    share = xp.divide(_element(xp, 1.0, dtype), _element(xp, math.prod(kernel), dtype))
     return _filled((channels, 1, *kernel), share)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -81,9 +82,9 @@ _copying = partial(op, multilinear=(0,), movement=True, total="static", hands_on
 )
 def split(xp: Any, x: Any, *, axis: int, sizes: tuple[int, ...]) -> tuple[Any, ...]:
     """The operand cut along an axis into parts of the sizes given, one output each."""
-    ends = np.cumsum(sizes)
+    ends = itertools.accumulate(sizes)
     lead = (slice(None),) * (axis % x.ndim)
-    return tuple(x[(*lead, slice(int(end) - size, int(end)))] for size, end in zip(sizes, ends, strict=True))
+    return tuple(x[(*lead, slice(end - size, end))] for size, end in zip(sizes, ends, strict=True))
 
 
 def _slice_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -185,7 +186,8 @@ def _pad_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     dims = tuple(d + (pads[i] + pads[x.rank + i]) for i, d in enumerate(x.shape))
     if mode != "constant" and any(d == 0 and max(pads[i], pads[x.rank + i]) > 0 for i, d in enumerate(x.shape)):
         raise ShapeError(f"pads {list(pads)} repeat elements of {x}", expected="axes with elements")
-    if any(isinstance(d, int) and d < 0 for d in dims):
+    cuts = [max(-pads[i], 0) + max(-pads[x.rank + i], 0) for i in range(x.rank)]
+    if any(isinstance(d, int) and cut > d for d, cut in zip(x.shape, cuts, strict=True) if cut):
         raise ShapeError(
             f"pads {list(pads)} cut more off {x} than there is", expected="a result with dims of 0 or more"
         )
@@ -295,4 +297,4 @@ def _expand_sample(rng: random.Random, known: Sequence[Shape | None], attrs: Map
 )
 def expand(xp: Any, x: Any, *, shape: tuple[int, ...]) -> Any:
     """The operand broadcast with a tensor of the shape given."""
-    return np.broadcast_to(x, np.broadcast_shapes(x.shape, shape))
+    return np.broadcast_to(x, broadcast_shapes(x.shape, shape))  # type: ignore[arg-type]

@@ -56,7 +56,7 @@ _gathering = partial(op, multilinear=(0,), movement=True, dtypes=_INDICES, pulle
 )
 def gather(xp: Any, x: Any, indices: Any, *, axis: int = 0) -> Any:
     """The slices of `x` along an axis that the indices name; negative ones count from the end."""
-    return np.take(x, np.asarray(indices, np.int64), axis=axis)
+    return np.take(x, indices.astype(np.int64), axis=axis)
 
 
 def _gather_elements_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -329,7 +329,7 @@ def _trilu_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 )
 def trilu(xp: Any, x: Any, *, k: int = 0, upper: bool = True) -> Any:
     """The upper or lower triangle of matrices from diagonal `k` on, zero elsewhere."""
-    rows, columns = np.ogrid[: x.shape[-2], : x.shape[-1]]
+    rows, columns = np.arange(x.shape[-2], like=x)[:, None], np.arange(x.shape[-1], like=x)
     inside = columns - rows >= k if upper else columns - rows <= k
     return xp.where(np.broadcast_to(inside, x.shape), x, xp.number(0.0, x))
 

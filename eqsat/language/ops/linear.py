@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -262,11 +263,11 @@ def conv(
     spatial = x.ndim - 2
     strides, dilations, pads = conv_geometry({"strides": strides, "dilations": dilations, "pads": pads}, spatial)
     view = windows(pad_spatial(xp, x, pads), w.shape[2:], strides, dilations)
-    batch, out, depth = x.shape[0], view.shape[2 : 2 + spatial], int(np.prod(w.shape[1:]))
+    batch, out, depth = x.shape[0], view.shape[2 : 2 + spatial], math.prod(w.shape[1:])
     # (N, G, C/G, out…, kernel…) -> (G, N·out, C/G·kernel) @ (G, C/G·kernel, O/G)
     grouped = view.reshape(batch, group, x.shape[1] // group, *view.shape[2:])
     order = (1, 0, *range(3, 3 + spatial), 2, *range(3 + spatial, 3 + 2 * spatial))
-    columns = grouped.transpose(order).reshape(group, batch * int(np.prod(out)), depth)
+    columns = grouped.transpose(order).reshape(group, batch * math.prod(out), depth)
     filters = w.reshape(group, w.shape[0] // group, depth).transpose(0, 2, 1)
     result = xp.matmul(columns, filters).reshape(group, batch, *out, w.shape[0] // group)
     result = np.moveaxis(np.moveaxis(result, -1, 1), 2, 0)

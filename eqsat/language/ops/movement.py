@@ -39,13 +39,28 @@ def _never_negative(atom: Atom) -> bool:
     return any(signs) if name == "max" else all(signs)
 
 
+def _bounded(a: Any, b: Any) -> tuple[Any, Any] | None:
+    """Two dims, first one that says by itself what bounds it, as those do whose comparisons are recorded."""
+    if hasattr(type(a), "smaller"):
+        return a, b
+    return (b, a) if hasattr(type(b), "smaller") else None
+
+
 def smaller(a: Dim, b: Dim) -> Dim:
     """The smaller of two dims, a symbol only where neither is provably so."""
+    one = _bounded(a, b)
+    if one is not None:
+        least: Dim = one[0].smaller(one[1])
+        return least
     return a if at_most(a, b) else b if at_most(b, a) else dim_min(a, b)
 
 
 def larger(a: Dim, b: Dim) -> Dim:
     """The larger of two dims, a symbol only where neither is provably so."""
+    one = _bounded(a, b)
+    if one is not None:
+        most: Dim = one[0].larger(one[1])
+        return most
     return b if at_most(a, b) else a if at_most(b, a) else dim_max(a, b)
 
 

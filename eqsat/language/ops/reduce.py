@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -83,8 +84,7 @@ def reduce_sum(xp: Any, x: Any, *, axes: Axes, keepdims: bool = True) -> Any:
 def mean(xp: Any, x: Any, axes: Axes, keepdims: bool = True) -> Any:
     """Sum over axes divided by how many elements it took; of nothing, NaN."""
     total = xp.sum(x, axis=axes, keepdims=keepdims)
-    count = int(np.prod([x.shape[a] for a in axes], dtype=np.int64))
-    return xp.divide(total, xp.number(count, x))
+    return xp.divide(total, xp.number(math.prod(x.shape[a] for a in axes), x))
 
 
 @_reduction(
@@ -293,6 +293,14 @@ def _cumsum_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
 def cumsum(xp: Any, x: Any, *, axis: int = 0, exclusive: bool = False, reverse: bool = False) -> Any:
     """Running sum along an axis; `exclusive` leaves the element itself out, `reverse` runs from the end."""
     axis = axis % x.ndim
+    if xp.exact:
+        places = np.arange(x.shape[axis], like=x)
+        rows, columns = places[:, None], places
+        if reverse:
+            rows, columns = columns, rows
+        counted = columns < rows if exclusive else columns <= rows
+        wide = np.expand_dims(np.moveaxis(x, axis, -1), -2)
+        return np.moveaxis(xp.sum(xp.where(counted, wide, xp.number(0.0, x)), axis=-1), -1, axis)
     if reverse:
         x = np.flip(x, axis)
     lead: tuple[Any, ...] = (slice(None),) * axis

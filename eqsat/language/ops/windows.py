@@ -51,8 +51,4 @@ def pad_spatial(xp: Any, x: Any, pads: Sequence[int], value: float = 0.0) -> Any
     if not any(pads):
         return x
     widths = [(0, 0)] * (x.ndim - spatial) + [(pads[i], pads[spatial + i]) for i in range(spatial)]
-    shape = tuple(n + before + after for n, (before, after) in zip(x.shape, widths, strict=True))
-    filler = xp.number(value, x)
-    result = np.full(shape, filler, dtype=x.dtype if x.dtype != object else object)
-    result[tuple(slice(before, before + n) for n, (before, _) in zip(x.shape, widths, strict=True))] = x
-    return result
+    return np.pad(x, widths, constant_values=xp.number(value, x))

@@ -40,7 +40,8 @@ class Sym:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __init__(self, terms: Iterable[tuple[Monomial, int]]) -> None:
-        self.terms = tuple(sorted((t for t in terms if t[1]), key=repr))
+        kept = [t for t in terms if t[1]]
+        self.terms = tuple(sorted(kept, key=repr) if len(kept) > 1 else kept)
         self._hash = hash(self.terms)
 
     @staticmethod
@@ -147,6 +148,8 @@ def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
 
 
 def _product(a: Monomial, b: Monomial) -> Monomial:
+    if not a or not b:
+        return a or b
     powers: dict[Atom, int] = dict(a)
     for atom, power in b:
         powers[atom] = powers.get(atom, 0) + power
@@ -233,10 +236,10 @@ def linear_in(dim: Dim, name: str) -> tuple[int, Dim] | None:
 
 def floordiv(a: Dim, b: Dim) -> Dim:
     """`a // b`, exact where it divides evenly, else a symbol of its own."""
+    if isinstance(a, int) and isinstance(b, int):
+        return a // b
     quotient = exact_quotient(a, b)
-    if quotient is not None:
-        return quotient
-    return a // b if isinstance(a, int) and isinstance(b, int) else Sym.function("floordiv", a, b)
+    return quotient if quotient is not None else Sym.function("floordiv", a, b)
 
 
 def ceildiv(a: Dim, b: Dim) -> Dim:

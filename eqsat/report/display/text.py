@@ -321,6 +321,10 @@ def notes(report: Record) -> list[tuple[str, str]]:
         lines.append((_compared(report), ""))
     if report.kept != "original":
         lines.append((f"result: {report.kept}, {report.kept_because}", ""))
+    if report.rules_bounded:
+        shown, more = report.rules_bounded[:4], len(report.rules_bounded) - 4
+        tail = f" and {more} more" if more > 0 else ""
+        lines.append((f"rules not proved for every size, but true of what was tried: {', '.join(shown)}{tail}", ""))
     if report.levels:
         lines.append((_levels(report.levels), ""))
     if report.failure:

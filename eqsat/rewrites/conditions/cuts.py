@@ -93,7 +93,8 @@ def _ascends(start: Dim, end: Dim) -> bool:
     """Return whether a slice begins before its end, or there, whatever the size of its axis."""
     if isinstance(start, int) and isinstance(end, int) and start < 0 and end < 0:
         return start <= end
-    to_end = isinstance(end, int) and end >= _TO_END
+    # An axis that is longer than what stands for its end may be cut from behind that.
+    to_end = isinstance(end, int) and end >= _TO_END and not (isinstance(start, int) and start > end)
     return start == 0 or to_end or (_is_count(start) and _is_count(end - start))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import ml_dtypes
 import numpy as np
@@ -181,6 +181,9 @@ def is_diagonal(x: Operand, number: float) -> bool | Fail:
 @function
 def number(x: Operand) -> float:
     """The one number all elements of a uniform constant equal; an integer stays one, as float64 has not all of them."""
+    known = getattr(x, "number", None)
+    if known is not None:
+        return cast(float, known)  # of an operand that a proof says of no more than this
     first = np.asarray(value(x)).ravel()[0]
     return int(first) if np.asarray(first).dtype.kind in "iu" else float(first)
 

@@ -12,7 +12,7 @@ from typing import Any
 from eqsat.rewrites.discovery.equations.sides import RuleStatement
 from eqsat.rewrites.discovery.prune import Drop, Pruned
 from eqsat.rewrites.rules.evidence import Evidence, json_lines, read_evidence, read_json_lines, write_json_lines
-from eqsat.rewrites.rules.loader import LIBRARY, shipped_rules
+from eqsat.rewrites.rules.loader import LIBRARY, shipped_evidence, shipped_rules
 from eqsat.rewrites.rules.rule import PHASES, Rule
 from eqsat.system.files import write_text
 
@@ -128,6 +128,7 @@ def write_library(
 def account(folder: Path = LIBRARY) -> dict[str, Any]:
     """The counts of each stage, laws by how many rules rest on them, rules without a law, and those written by hand."""
     evidence = read_evidence(folder / EVIDENCE)
+    shipped = shipped_evidence()
     laws = Counter(law for e in evidence.values() for law in e.laws)
     rules = shipped_rules()
     axioms = [r for r in rules if r.origin == "axiom"]
@@ -141,6 +142,7 @@ def account(folder: Path = LIBRARY) -> dict[str, Any]:
             "bounded": sum(e.bounded for e in evidence.values()),
             "exhaustive": sum(e.exhaustive for e in evidence.values()),
         },
+        "scopes": dict(Counter(shipped[r.name].scope for r in rules if r.name in shipped).most_common()),
         "laws_used": dict(sorted(laws.items(), key=lambda item: (-item[1], item[0]))),
         "missing": read_missing(folder / MISSING),
         "by_hand": [{"name": r.name, "text": r.text, "reason": r.reason} for r in axioms],

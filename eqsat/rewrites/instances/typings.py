@@ -118,7 +118,7 @@ class Typings:
     def __iter__(self) -> Iterator[tuple[Bindings, list[Cell]]]:
         """Bindings for which all conditions hold, with the left side's roots."""
         names = sorted(self.rule.tensor_groups | self.rule.attr_groups)
-        groups = _tied(self.rule, names)
+        groups = tied(self.rule, names)
         least = 2 if isinstance(self.rule.left, Siblings) else 1
         for lengths in itertools.product(range(least, self.bounds.length + 1), repeat=len(groups)):
             plan = _WalkPlan(self.rule, {n: c for group, c in zip(groups, lengths, strict=True) for n in group})
@@ -245,7 +245,7 @@ def tensor_type(dtype: str, dims: tuple[int, ...]) -> TensorType:
     return TensorType.of(dtype, dims)
 
 
-def _tied(rule: Rule, names: Sequence[str]) -> list[tuple[str, ...]]:
+def tied(rule: Rule, names: Sequence[str]) -> list[tuple[str, ...]]:
     """The sequences, those that a loop runs over in step together."""
     ties: list[set[str]] = [{n} for n in names]
     for over in reversed(loops(rule.left)):

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -17,11 +19,12 @@ from eqsat.language.arithmetic.residues import Residues
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, Bindings
 from eqsat.rewrites.instances.directed import TURNS, beyond
-from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.instances.elements import Drawn, Filler
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
+from eqsat.rewrites.proof.sizes import QUESTIONS, SizesProof, prove_sizes
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
 from eqsat.rewrites.rules.rule import RIGHT, Rule, applications
 from eqsat.rewrites.rules.term import (
@@ -32,6 +35,7 @@ from eqsat.rewrites.rules.term import (
     left_terms,
     output_types,
     right_terms,
+    typed_left,
     values,
 )
 
@@ -41,13 +45,17 @@ class Effort:
     """The amount to draw and check: numeric instances, symbolic ones, tries for each, steps of the solver.
 
     The first `extremes` numeric instances are tried with infinities, NaN and integers as well; `turned` is how many
-    questions of types and conditions are turned to solve for others; `bounded` is the budget of choices for bounded
-    execution, 0 for none. A symbolic instance has at most `size` elements over all its values.
+    questions of types and conditions are turned to solve for others; `questions` is how often Z3 is asked for a proof
+    for every size, 0 for none, and `wider` how many times as often where Z3 does not settle an instance; `bounded` is
+    the budget of choices for bounded execution, 0 for none. A symbolic instance has at most `size` elements over all
+    its values.
     """
 
     numeric: int = 80
     extremes: int = 24
     turned: int = TURNS
+    questions: int = 400
+    wider: int = 40
     bounded: int = 0
     symbolic: int = 24
     tries: int = 3000
@@ -56,9 +64,13 @@ class Effort:
 
 
 #: What evidence that is kept takes: bounded execution, and instances for Z3 that cover all pairs of features.
-THOROUGH = Effort(bounded=16_000, symbolic=32)
+THOROUGH = Effort(bounded=16_000, symbolic=32, questions=QUESTIONS, wider=80)
 #: The same with every instance up to 4 a side, which takes hours for convolutions.
-EXHAUSTIVE = Effort(bounded=10**12, symbolic=32)
+EXHAUSTIVE = Effort(bounded=10**12, symbolic=32, questions=QUESTIONS, wider=80)
+#: The most elements of an instance that a proof for every size ended on, and how often it is given some.
+_ELEMENTS, _FILLINGS = 200_000, 6
+#: The highest rank of an instance that a wider proof is to settle.
+_HIGHEST = 5
 
 
 @dataclass(frozen=True)
@@ -141,6 +153,12 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     if refuting is not None:
         return evidence("refuted", numeric=len(instances) + 1, detail=str(refuting))
     counts: dict[str, Any] = {"numeric": len(instances), "exact": exact}
+    if effort.questions:
+        sizes = prove_sizes(rule, effort.questions)
+        refuting = size_mismatch(rule, sizes, seed)
+        if refuting is not None:
+            return evidence("refuted", **counts, detail=str(refuting))
+        counts |= {"ranks": sizes.rank, "every_rank": sizes.every_rank, "open": sizes.open}
     for bindings in beyond(rule, *seeds, seed, effort.turned) if effort.turned else ():
         instance = build(rule, bindings)
         refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
@@ -164,9 +182,17 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
             if refuting is not None:
                 return evidence("refuted", **counts, detail=str(refuting))
         instances += more
+    wider: SizesProof | None = None
     chosen, pairs = _cover([i for i in instances if i.size <= effort.size], effort.symbolic)
     for done, instance in enumerate(chosen):
         verdict = symbolic_verdict(instance, effort.solver)
+        if verdict != "proved" and effort.questions:
+            # What Z3 does not settle for these elements one by one, a proof for every size may.
+            rank = max(one.type.rank for one in operands(instance.bindings))
+            if wider is None or wider.rank < rank <= _HIGHEST:
+                wider = prove_sizes(rule, effort.wider * effort.questions, rank)
+            counts |= {"ranks": wider.rank, "every_rank": wider.every_rank, "open": wider.open}
+            verdict = "proved" if wider.covers(rule, instance.bindings) else verdict
         if verdict != "proved":
             detail = str(Mismatch(f"Z3 says {verdict}", instance.bindings))
             return evidence("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
@@ -199,6 +225,22 @@ def _drawn(
         exact += agrees_modulo_prime(instance)
         instances.append(instance)
     return instances, exact, None, ([one.bindings for one in instances], sampler.refused)
+
+
+def size_mismatch(rule: Rule, sizes: SizesProof, seed: int = 0) -> Mismatch | None:
+    """The mismatch of the instance on which a proof for every size ended, given some elements; None without one."""
+    if sizes.instance is None or sum(prod(o.type.static) for o in operands(sizes.instance)) > _ELEMENTS:
+        return None
+    filler, rng = Filler(rule), random.Random(f"{seed}:sizes")
+    for _ in range(_FILLINGS):
+        for operand in operands(sizes.instance):
+            filler.fill(operand, sizes.instance, rng)
+        if typed_left(rule, sizes.instance) is None or rule.refused(sizes.instance) is not None:
+            continue
+        found = mismatch(rule, sizes.instance) if is_defined(rule, sizes.instance) else None
+        if found is not None:
+            return found
+    return None
 
 
 def _few(rule: Rule, seed: int) -> Iterable[Bindings]:

@@ -19,8 +19,9 @@ from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.show import Printer, lines
 from eqsat.rewrites.proof.chains.solver import PremiseSolver
-from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch
+from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch, size_mismatch
 from eqsat.rewrites.proof.numbers import instances_with_numbers
+from eqsat.rewrites.proof.sizes import prove_sizes
 from eqsat.rewrites.proof.unmet import Unmet, unmet
 from eqsat.rewrites.rules.derive import spellings
 from eqsat.rewrites.rules.rule import Rule
@@ -33,6 +34,8 @@ DRAWN, TRIES = 80, 2000
 STEPS = 200_000
 #: The widest search; it begins with a fourth of the e-nodes and a radius of two.
 LIMITS = Limits(nodes=20_000, rounds=12, seconds=60.0, generations=2, radius=8, matches=50_000)
+#: How often Z3 is asked for a proof for every size.
+QUESTIONS = 1_000
 #: So many of the instances are tried with infinities, NaN and integers as well.
 _EXTREMES = 8
 #: Why neither chains nor logic prove a rule.
@@ -55,7 +58,9 @@ class Proof:
     and `error` says what, where, what was expected and what to do; `where` is its place, or the equation's. `swapped`
     says that the chain begins at the right side, for the left one is a bare variable; `implied` are conditions that the
     equation's numbers imply. `assumed` are side conditions of steps that follow from no condition of the equation: they
-    hold in all instances that were looked at.
+    hold in all instances that were looked at. `ranks` is the rank up to which elements at every index are shown to be
+    equal for every size, -1 where they are not, `every_rank` says that no higher one is left, and `open` why the proof
+    goes no further.
     """
 
     name: str
@@ -73,6 +78,9 @@ class Proof:
     swapped: bool = False
     implied: tuple[str, ...] = ()
     assumed: tuple[str, ...] = ()
+    ranks: int = -1
+    every_rank: bool = False
+    open: str = ""
 
 
 def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
@@ -100,6 +108,10 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
         refuting = examined(asked)[1]
     if refuting is not None:
         return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances))
+    sizes = prove_sizes(rule, QUESTIONS)
+    refuting = size_mismatch(rule, sizes)
+    if refuting is not None:
+        return Proof(rule.name, "refuted", counterexample=counterexample(refuting), instances=len(instances) + 1)
     if not rule.is_equation:
         return Proof(rule.name, "undecided", instances=len(instances), detail=NO_EQUATION)
     equations = [general(r) for r in (*rules, *spellings(rule.operators())) if r.is_equation]
@@ -119,7 +131,7 @@ def prove(rule: Rule, rules: Sequence[Rule], limits: Limits = LIMITS) -> Proof:
             if not types.confirmed:
                 return Proof(rule.name, "undecided", chain_text(case), instances=len(instances), detail=types.why)
             assumed |= dict.fromkeys(types.bounded)
-    return _proof(rule, proofs, tuple(assumed))
+    return replace(_proof(rule, proofs, tuple(assumed)), ranks=sizes.rank, every_rank=sizes.every_rank, open=sizes.open)
 
 
 def examined(rule: Rule) -> tuple[list[Bindings], Mismatch | None]:

@@ -32,7 +32,8 @@ def verify(
     it are gone through.
     """
     by_name = {rule.name: rule for rule in rules}
-    pending: list[Rule] = []
+    #: Rules, with the record of those of which only the proof for every size is missing.
+    pending: list[tuple[Rule, Evidence | None]] = []
     for rule in rules:
         record = (known or {}).get(rule.name)
         if (
@@ -44,21 +45,31 @@ def verify(
                 else record.bounded or record.side  # older ones have no bounded instances
             )
         ):
-            yield record
+            if record.ranks >= 0 or record.open:
+                yield record
+            else:
+                pending.append((rule, record))
         else:
-            pending.append(rule)
+            pending.append((rule, None))
     if executor is None:
-        yield from (_checked(rule, exhaustive, budget) for rule in pending)
+        yield from (_checked(rule, record, exhaustive, budget) for rule, record in pending)
         return
-    futures = [executor.submit(_checked, rule, exhaustive, budget) for rule in pending]
+    futures = [executor.submit(_checked, rule, record, exhaustive, budget) for rule, record in pending]
     for future in as_completed(futures):
         yield future.result()
 
 
-def _checked(rule: Rule, exhaustive: bool, budget: int | None) -> Evidence:
-    """The checks on instances; for a rule of the library, which is no law, how laws entail it as well."""
-    from eqsat.rewrites.proof.check import EXHAUSTIVE, THOROUGH, check
+def _checked(rule: Rule, record: Evidence | None, exhaustive: bool, budget: int | None) -> Evidence:
+    """The checks on instances; for a rule of the library, which is no law, how laws entail it as well.
 
+    A record is taken over as it is, with a proof for every size, if there is one.
+    """
+    from eqsat.rewrites.proof.check import EXHAUSTIVE, THOROUGH, check
+    from eqsat.rewrites.proof.sizes import prove_sizes
+
+    if record is not None:
+        sizes = prove_sizes(rule)
+        return replace(record, ranks=sizes.rank, every_rank=sizes.every_rank, open=sizes.open)
     effort = EXHAUSTIVE if exhaustive else THOROUGH
     effort = effort if budget is None else replace(effort, bounded=budget)
     return verify_rule(rule, shipped_laws(), effort) if rule.origin == "library" else check(rule, effort)

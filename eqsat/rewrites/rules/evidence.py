@@ -38,6 +38,9 @@ class Evidence:
     to `side` and of rank 4 with dims up to `deep`, and `exhaustive` says that both are 4 and no attribute was left out.
     `entailed` is how the rule follows from laws, "" where that is not known; `laws` names them, `chain` leads from one
     side to the other, and `missing` is an equation that would close the gap. `basis` is a hash of these laws.
+
+    `ranks` is the rank up to which the sides are proved equal for every size of at least 1, -1 where they are not;
+    `every_rank` says that this is so at all ranks, and `open` why it goes no further.
     """
 
     name: str
@@ -57,12 +60,38 @@ class Evidence:
     chain: tuple[str, ...] = ()
     missing: str = ""
     basis: str = ""
+    ranks: int = -1
+    every_rank: bool = False
+    open: str = ""
+
+    @property
+    def scope(self) -> str:
+        """The sizes and ranks that the rule was proved for, in one phrase.
+
+        >>> Evidence("law", "", "proved", ranks=3).scope, Evidence("law", "", "proved", bounded=90, side=4).scope
+        ('proved for every size at ranks up to 3', 'bounded by sizes up to 4')
+        """
+        if self.verdict != "proved":
+            return self.verdict
+        if self.ranks >= 0:
+            return f"proved for {sizes_proved(self.ranks, self.every_rank)}"
+        return f"bounded by sizes up to {self.side}" if self.side else "tried"
+
+    @property
+    def is_for_every_size(self) -> bool:
+        """True of a rule that is proved for every size, at some ranks or at all."""
+        return self.verdict == "proved" and self.ranks >= 0
 
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Evidence:
         """The evidence of a record with lists for tuples; TypeError where it is of none."""
         values: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in record.items()}
         return cls(**values)
+
+
+def sizes_proved(ranks: int, every_rank: bool) -> str:
+    """The sizes that a proof at ranks up to one is of, in words."""
+    return "every rank and size" if every_rank else f"every size at ranks up to {ranks}"
 
 
 def rule_hash(rule: Rule) -> str:

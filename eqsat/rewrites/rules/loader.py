@@ -16,7 +16,7 @@ from eqsat.language.ops import OPS, spec
 from eqsat.rewrites.rules.derive import derived_laws, derived_sources, stated_laws
 from eqsat.rewrites.rules.evidence import Evidence, is_current, read_evidence, recalled, remember
 from eqsat.rewrites.rules.parser import parse_file, parse_rules, rule_sources
-from eqsat.rewrites.rules.rule import Origin, Rule
+from eqsat.rewrites.rules.rule import Origin, Rule, Trust
 from eqsat.rewrites.rules.ruleset import RulesByName, RuleSet, RuleSource
 from eqsat.rewrites.theories.evidence import theory_evidence
 
@@ -31,13 +31,14 @@ class EvidenceWarning(UserWarning):
     """Rules were left out because their evidence is missing or out of date."""
 
 
-def load_rules(paths: Iterable[str | Path] | None = None) -> RuleSet:
+def load_rules(paths: Iterable[str | Path] | None = None, trust: Trust = "proved") -> RuleSet:
     """The shipped rules, and those of more files or texts, which are checked before they count.
 
     A shipped rule is read when it is first asked for, and left out with an EvidenceWarning if it has no current
     evidence. The laws of operators that are declared outside this package come next. A law or given rule that is
-    refuted is an UnsoundRuleError with a counterexample, a given one that cannot be settled a RuleError. A string that
-    has an arrow in it is the text of rules, any other the path of a file.
+    refuted is an UnsoundRuleError with a counterexample, a given one that cannot be settled a RuleError, and so is one
+    that is not proved for every size, unless `trust` is "bounded". A string that has an arrow in it is the text of
+    rules, any other the path of a file.
     """
     shipped = rules_with_evidence()
     rules = [rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name)]
@@ -46,7 +47,7 @@ def load_rules(paths: Iterable[str | Path] | None = None) -> RuleSet:
         for rule in _read(given):
             if rule.name in names:
                 raise RuleError(f"rule {rule.name!r} is already there", where=rule.where, expected="another name")
-            _demand(rule)
+            _demand(rule, trust)
             names.add(rule.name)
             rules.append(rule)
     return shipped.plus(rules) if rules else shipped
@@ -211,8 +212,8 @@ def evidence_of(rules: Iterable[Rule]) -> dict[str, Evidence]:
     return records | recalled(missing) if missing else records
 
 
-def _demand(rule: Rule) -> None:
-    """Check a rule; raise an error unless it is proved."""
+def _demand(rule: Rule, trust: Trust) -> None:
+    """Check a rule; raise an error unless it is proved, for every size where no less is trusted."""
     evidence = _checked(rule)
     if evidence.verdict == "refuted":
         raise UnsoundRuleError(
@@ -227,4 +228,11 @@ def _demand(rule: Rule) -> None:
             where=rule.where,
             expected="a rule that the checks can prove",
             remedy="state it for smaller cases, or with fewer operators",
+        )
+    if trust == "proved" and not evidence.is_for_every_size:
+        raise RuleError(
+            f"rule {rule.name!r} is true of what was tried, and not proved for every size: {evidence.open}",
+            where=rule.where,
+            expected="a rule that is proved for every size",
+            remedy='take it for true on these grounds with trust="bounded", or restate it',
         )

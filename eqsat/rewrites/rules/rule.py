@@ -31,6 +31,8 @@ PHASES = ("simplify", "expand", "merge", "fuse", "associate")
 #: it for one use, or nobody's yet: a candidate may become a rule, one that is asked is an equation to prove or refute,
 #: whose left side may be a bare variable.
 Origin: TypeAlias = Literal["axiom", "derived", "library", "given", "identity", "candidate", "asked"]
+#: The least that a user's rule has to be: proved for every size, or true of all that was tried.
+Trust: TypeAlias = Literal["proved", "bounded"]
 #: The field of a right-side App that holds an expression whose value is a record, ``slice(x, **after(x, s, t))``.
 SPLICE = "**"
 #: Where errors say they are, until the parser puts file, line and column.

@@ -41,4 +41,6 @@ def theory_evidence(rule: Rule) -> Evidence:
     """The evidence of an equation of a theory: proved, for all sizes that it may meet, where a proof shows it."""
     shown = next((text for text, proves in PROOFS.items() if proves(rule)), "")
     detail = "" if shown else "no proof of a theory shows it"
-    return Evidence(rule.name, rule_hash(rule), "proved" if shown else "undecided", detail=detail, entailed=shown)
+    if not shown:
+        return Evidence(rule.name, rule_hash(rule), "undecided", detail=detail)
+    return Evidence(rule.name, rule_hash(rule), "proved", entailed=shown, ranks=0, every_rank=True)

@@ -14,7 +14,7 @@ import eqsat
 from benchmarks.models import load
 from benchmarks.models.sru import sru_text_classifier
 from eqsat.costs.model.asked import Application
-from eqsat.errors import CertificateError, GraphError, UnsoundRuleError, UsageError
+from eqsat.errors import CertificateError, GraphError, RuleError, UnsoundRuleError, UsageError
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.backend import execute
 
@@ -81,6 +81,22 @@ def test_a_users_own_rule_is_proved_before_it_is_used() -> None:
         products(), rules="tanh-is-odd: tanh(concat(*xs, axis=k)) => concat(*[tanh(x) for x in xs], axis=k)", **FAST
     )
     assert result.report.certificate.kind != "float64"
+
+
+def test_a_result_says_which_of_its_rules_are_not_proved_for_every_size() -> None:
+    g = eqsat.Graph("pooled")
+    x = g.input("x", (1, 3, 64, 64))
+    g.output("y", eqsat.max_pool(eqsat.relu(x), kernel=(4, 4), strides=(4, 4)))
+    text = "pooled: max_pool(relu(x), **a) => relu(max_pool(x, **a))"
+    with pytest.raises(RuleError, match="not proved for every size"):
+        eqsat.optimize(g, rules=text, **FAST)
+    result = eqsat.optimize(g, rules=text, trust="bounded", **FAST)
+    bounded = result.report.rules_bounded
+    assert bounded and set(bounded) <= {*result.explain().grounds}
+    assert not any(result.explain().grounds[name].is_for_every_size for name in bounded)
+    assert "not proved for every size, but true of what was tried" in str(result.report)
+    with pytest.raises(UsageError, match="trust = 'most'"):
+        eqsat.optimize(g, trust="most", **FAST)
 
 
 def _likes_large(applied: Application) -> float:

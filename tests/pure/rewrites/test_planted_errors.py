@@ -84,7 +84,8 @@ PLANTED = {
         f"conv(x, w, strides=s) => conv(x, enlarge(w, kernel=(3, 3)), strides=s, pads={SAME_UPPER.format(k=3)}) "
         "if shape(w)[2:] == (1, 1), finite(x)",
         f"conv(x, w, strides=s) => conv(x, enlarge(w, kernel=(3, 3)), strides=s, pads={SAME_UPPER.format(k=3)}) "
-        "if shape(w)[2:] == (1, 1), finite(x), all(t == 1 or t == 2 and n % 2 for n, t in zip(shape(x)[2:], s))",
+        "if shape(w)[2:] == (1, 1), finite(x), len(s) == 2, "
+        "all(t == 1 or t == 2 and n % 2 for n, t in zip(shape(x)[2:], s))",
     ),
     "a convolution with relu taken as linear": (SUM_OF_FILTERS, SUM_OF_FILTERS + ", a.activation == 'none'"),
     "concat interchange with unequal split points": (

@@ -180,12 +180,12 @@ def test_records_written_before_bounded_execution_are_still_read(tmp_path: Path)
 def test_a_solver_that_gives_up_leaves_the_rule_undecided() -> None:
     (rule,) = parse_rules("r: abs(abs(x)) => abs(x)")
     assert check(rule, Effort(numeric=8, symbolic=4)).verdict == "proved"
-    record = check(rule, Effort(numeric=8, symbolic=4, solver=1))
+    record = check(rule, Effort(numeric=8, symbolic=4, solver=1, questions=0))
     assert (record.verdict, record.detail[:15]) == ("undecided", "Z3 says unknown")
 
 
 def test_what_is_known_is_not_checked_again() -> None:
-    known = {"law": Evidence("law", rule_hash(LAW), "proved", 99, 99, bounded=9)}
+    known = {"law": Evidence("law", rule_hash(LAW), "proved", 99, 99, bounded=9, ranks=2)}
     fresh, stale = verify([LAW, FOUND], known)
     assert fresh is known["law"]
     assert (stale.name, stale.verdict, stale.symbolic < 99) == ("found", "proved", True)

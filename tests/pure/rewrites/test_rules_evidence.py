@@ -148,3 +148,17 @@ def test_a_damaged_record_is_an_error(tmp_path: Path) -> None:
     path.write_text('{"name": "x"}\n')
     with pytest.raises(RuleError, match=r"evidence\.jsonl:1"):
         records.read_evidence(path)
+
+
+BOUNDED = "pooled: relu(max_pool(x, **a)) => max_pool(relu(x), **a)"
+
+
+def test_a_rule_that_is_not_proved_for_every_size_has_to_be_trusted() -> None:
+    with pytest.raises(RuleError, match="rule 'pooled' is true of what was tried, and not proved for every size") as no:
+        load_rules([BOUNDED])
+    assert no.value.remedy == 'take it for true on these grounds with trust="bounded", or restate it'
+    assert "pooled" in {rule.name for rule in load_rules([BOUNDED], trust="bounded")}
+    # Nothing is trusted that is false.
+    with pytest.raises(UnsoundRuleError):
+        load_rules(["odd: relu(-x) => -relu(x)"], trust="bounded")
+    assert "twice" in {rule.name for rule in load_rules(["twice: relu(relu(x)) => relu(x)"])}

@@ -183,7 +183,7 @@ def test_the_command_says_of_each_equation_what_was_found(tmp_path, run):
     assert run(asked, "--rules", known, "--json", written)[:2] == (
         0,
         "proved    thrice in 24 instances\n  relu(relu(relu(x)))\n  = relu(relu(x))  [twice]\n  = relu(x)  [twice]\n"
-        "1 equation: 1 proved\n",
+        "  sizes: every rank and size\n1 equation: 1 proved\n",
     )
     (proof,) = json.loads(written.read_text())
     assert (proof["verdict"], proof["rules"]) == ("proved", ["twice"])

@@ -111,6 +111,7 @@ def test_each_line_that_is_no_equation_is_named_and_the_others_are_judged(tmp_pa
     assert code == 2
     assert [line for line in out.splitlines() if not line.startswith(("refuted", "undecided", "  relu", "  ="))] == [
         "proved    good in 24 instances",
+        "  sizes: every rank and size",
         f"malformed bad: {asked}:2:17: right side uses unbound variable 'y'",
         "  expected one of 'x'",
         f"malformed {asked}:3:1: a rule has no name",
@@ -126,6 +127,7 @@ def test_each_line_that_is_no_equation_is_named_and_the_others_are_judged(tmp_pa
         f"  expected names used once; {asked}:1:7 has this one",
         "  choose another name",
         "proved    last in 24 instances",
+        "  sizes: every rank and size",
         "9 equations: 2 proved, 5 malformed, 1 refuted, 1 undecided",
     ]
     assert "refuted   false: float64 differs by " in out

@@ -1,0 +1,255 @@
+"""Arrays of unknown sizes, given by what each element is."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+import numpy as np
+
+from eqsat.language.parametric.integers import NotParametric, formula_of
+from eqsat.language.parametric.paths import current, followed
+from eqsat.language.terms import broadcast_shapes
+from eqsat.language.terms.dims import Dim
+
+Indices: TypeAlias = tuple[Any, ...]
+Element: TypeAlias = Callable[[Indices], Any]
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: What functions of NumPy do with such arrays.
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {}
+
+
+def numpy_function(*names: Any) -> Callable[[Function], Function]:
+    """Take a function for what some of NumPy's do with arrays of unknown sizes."""
+
+    def note(body: Function) -> Function:
+        _FUNCTIONS.update(dict.fromkeys(names, body))
+        return body
+
+    return note
+
+
+class IndexedArray:
+    """An array as its shape and the element at given indices, both of unknown integers."""
+
+    dtype = np.dtype(object)
+
+    def __init__(self, shape: Sequence[Any] | Callable[[], Sequence[Any]], element: Element) -> None:
+        self._shape, self._element = shape, element
+        self._path = followed()
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The dims; what they ask is asked where they are first needed, on the path that the array was made on."""
+        if not isinstance(self._shape, tuple):
+            with self._path.resumed() if self._path is not None else nullcontext():
+                self._shape = tuple(self._shape() if callable(self._shape) else self._shape)
+        return self._shape
+
+    def shaped(self, shape: Sequence[Any]) -> IndexedArray:
+        """The same elements, with dims that are known from elsewhere."""
+        return IndexedArray(tuple(shape), self._element)
+
+    def at(self, indices: Indices) -> Any:
+        """The element at indices that lie within the shape; worked out once on a path."""
+        path = current()
+        element, needed = self.defined_at(indices)
+        path.needed.update((one.get_id(), one) for one in needed)
+        return element
+
+    def defined_at(self, indices: Indices) -> tuple[Any, list[Any]]:
+        """The element at indices, and the statements by which it is defined."""
+        path = current()
+        key = (id(self), tuple(map(formula_of, indices)))
+        if key not in path.known:
+            outside, path.needed = path.needed, {}
+            try:
+                element = self._element(indices)
+                # With the array, so that its identity is not used again.
+                path.known[key] = (element, list(path.needed.values()), self)
+            finally:
+                path.needed = outside
+        element, needed, _ = path.known[key]
+        return element, needed
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        """The number of elements."""
+        return product_of(self.shape)
+
+    @property
+    def T(self) -> Any:  # noqa: N802 - as NumPy calls it
+        """The axes in reverse."""
+        transposed: Any = np.transpose(self)
+        return transposed
+
+    def astype(self, _dtype: Any) -> IndexedArray:
+        """The array itself: elements that are integers stay what they are."""
+        return self
+
+    def __copy__(self) -> IndexedArray:
+        return self
+
+    def __array_function__(self, function: Any, _types: Any, operands: Any, named: Any) -> Any:
+        if function not in _FUNCTIONS:
+            raise NotParametric(f"numpy.{function.__name__} of an array of unknown size")
+        return _FUNCTIONS[function](*operands, **named)
+
+    def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> Any:
+        raise NotParametric(f"numpy.{function.__name__} of an array of unknown size")
+
+    def __array__(self, *_: Any, **__: Any) -> Any:
+        raise NotParametric("the elements of an array of unknown size")
+
+    def reshape(self, *shape: Any) -> Any:
+        """The elements in order under another shape."""
+        given = shape[0] if len(shape) == 1 and isinstance(shape[0], tuple | list) else shape
+        reshaped: Any = np.reshape(self, given)
+        return reshaped
+
+    def transpose(self, *axes: Any) -> Any:
+        """The axes in another order."""
+        given = axes[0] if len(axes) == 1 and isinstance(axes[0], tuple | list) else axes or None
+        transposed: Any = np.transpose(self, given)
+        return transposed
+
+    def __eq__(self, other: object) -> Any:
+        return elementwise(lambda a, b: a == b, self, other)
+
+    def __lt__(self, other: Any) -> Any:
+        return elementwise(lambda a, b: a < b, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return elementwise(lambda a, b: a <= b, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return elementwise(lambda a, b: a > b, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return elementwise(lambda a, b: a >= b, self, other)
+
+    def __add__(self, other: Any) -> Any:
+        return elementwise(lambda a, b: a + b, self, other)
+
+    def __sub__(self, other: Any) -> Any:
+        return elementwise(lambda a, b: a - b, self, other)
+
+    __hash__ = object.__hash__
+
+    def __getitem__(self, key: Any) -> IndexedArray:
+        parts = list(key) if isinstance(key, tuple) else [key]
+        if builtins.any(part is Ellipsis for part in parts):
+            at = next(i for i, part in enumerate(parts) if part is Ellipsis)
+            spare = self.ndim - builtins.sum(part is not None for part in parts) + 1
+            parts[at : at + 1] = [slice(None)] * spare
+        parts += [slice(None)] * (self.ndim - builtins.sum(part is not None for part in parts))
+        dims = iter(self.shape)
+        #: By axis of this array, the index that it has at the result's indices.
+        shape: list[Callable[[], Any]] = []
+        sources: list[Callable[[Indices], Any]] = []
+        for part in parts:
+            if part is None:
+                shape.append(lambda: 1)
+                continue
+            size = next(dims)
+            if isinstance(part, slice):
+                sources.append(_along(len(shape), part, size))
+                shape.append(partial(_length, part, size))
+            elif isinstance(part, int):
+                sources.append(_fixed(part + size if part < 0 else part))
+            else:
+                raise NotParametric("an array of unknown size by an array of indices")
+        return IndexedArray(
+            lambda: [dim() for dim in shape], lambda indices: self.at(tuple(source(indices) for source in sources))
+        )
+
+
+def _along(axis: int, part: slice, size: Any) -> Callable[[Indices], Any]:
+    step = 1 if part.step is None else part.step
+    return lambda indices: _first(part, size) + indices[axis] * step
+
+
+def _fixed(place: Any) -> Callable[[Indices], Any]:
+    return lambda indices: place
+
+
+def _first(part: slice, size: Any) -> Any:
+    """The first element that a slice takes, by Python's rule."""
+    if part.step is None or part.step > 0:
+        return 0 if part.start is None else _clipped(part.start, size, 0, size)
+    return size - 1 if part.start is None else _clipped(part.start, size, -1, size - 1)
+
+
+def _length(part: slice, size: Any) -> Any:
+    """The number of elements that a slice takes."""
+    step, first = 1 if part.step is None else part.step, _first(part, size)
+    if step > 0:
+        return _count((size if part.stop is None else _clipped(part.stop, size, 0, size)) - first, step)
+    return _count(first - (-1 if part.stop is None else _clipped(part.stop, size, -1, size - 1)), -step)
+
+
+def _clipped(place: Any, size: Any, least: Any, most: Any) -> Any:
+    place = place + size if place < 0 else place
+    return least if place < least else most if place > most else place
+
+
+def _count(length: Any, step: Any) -> Any:
+    return 0 if length <= 0 else length if step == 1 else (length + step - 1) // step
+
+
+def product_of(dims: Sequence[Any]) -> Any:
+    """The product of dims."""
+    total: Any = 1
+    for dim in dims:
+        total = total * dim
+    return total
+
+
+def spread(array: Any, shape: Sequence[Any]) -> Element:
+    """The element of an array at the indices of a shape that it broadcasts to."""
+    if not isinstance(array, IndexedArray):
+        single = np.asarray(array, object)
+        if single.ndim:
+            raise NotParametric("an array of known size beside one of unknown size")
+        return lambda indices: single[()]
+    lead = len(shape) - array.ndim
+    # An axis that is as long as the result's needs no question whether it is one element that is repeated.
+    ones = [formula_of(d) != formula_of(n) and bool(d == 1) for d, n in zip(array.shape, shape[lead:], strict=True)]
+    return lambda indices: array.at(
+        tuple([0 if one else index for one, index in zip(ones, indices[lead:], strict=True)])
+    )
+
+
+def broadcast(*shapes: Sequence[Any]) -> tuple[Any, ...]:
+    """The broadcast of shapes by NumPy's rule; nothing is asked of dims that are the same formula."""
+    rank = max(map(len, shapes), default=0)
+    result: list[Any] = []
+    for axis in range(rank):
+        dims = [shape[axis - rank + len(shape)] for shape in shapes if axis >= rank - len(shape)]
+        found = dims[0]
+        for dim in dims[1:]:
+            if formula_of(dim) != formula_of(found):
+                (found,) = broadcast_shapes((found,), (dim,))
+        result.append(found)
+    return tuple(result)
+
+
+def elementwise(function: Callable[..., Any], *operands: Any) -> IndexedArray:
+    """A function of the elements of broadcast operands."""
+    shape = broadcast(*(np.shape(o) if not isinstance(o, IndexedArray) else o.shape for o in operands))
+    elements = [spread(o, shape) for o in operands]
+    return IndexedArray(shape, lambda indices: function(*[element(indices) for element in elements]))
+
+
+def variable(shape: Sequence[Any], read: Callable[[Sequence[Dim]], Any]) -> IndexedArray:
+    """An array whose elements are read by their indices, as short as equations of the path make those."""
+    return IndexedArray(shape, lambda indices: read([current().reduced(formula_of(i)) for i in indices]))

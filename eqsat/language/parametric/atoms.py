@@ -1,0 +1,48 @@
+"""Atoms of the terms of elements: what operands hold at indices, sizes, and sums and extremes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from eqsat.language.parametric.facts import Fact
+from eqsat.language.terms.dims import Dim, Sym
+
+
+@dataclass(frozen=True)
+class Read:
+    """The element of an operand at indices."""
+
+    operand: str
+    indices: tuple[Dim, ...]
+    boolean: bool = False
+
+    def names(self) -> frozenset[str]:
+        """The unknowns that the indices are made of."""
+        return frozenset().union(*(i.names() for i in self.indices if isinstance(i, Sym)))
+
+
+@dataclass(frozen=True)
+class SizeAtom:
+    """An unknown integer among real numbers."""
+
+    atom: Sym
+
+    def names(self) -> frozenset[str]:
+        """The unknowns that it is made of."""
+        return self.atom.names()
+
+
+@dataclass(frozen=True)
+class Fold:
+    """A sum, or an extreme, of a term over all values of bound unknowns in a domain."""
+
+    kind: str
+    bound: tuple[str, ...]
+    domain: tuple[Fact, ...]
+    term: Any
+    free: frozenset[str]
+
+    def names(self) -> frozenset[str]:
+        """The unknowns that it depends on."""
+        return self.free

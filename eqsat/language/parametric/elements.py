@@ -1,0 +1,367 @@
+"""Elements of arrays of unknown sizes: real terms over what operands hold at formulas, and sums and extremes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from typing import Any, TypeAlias
+
+from eqsat.language.arithmetic.algebra import rational
+from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
+from eqsat.language.parametric.digits import positive_digits
+from eqsat.language.parametric.facts import Fact, substituted
+from eqsat.language.parametric.integers import NotParametric, formula_of, integer
+from eqsat.language.parametric.numbers import FiniteAlgebra
+from eqsat.language.parametric.paths import Path, Restart, current, explored
+from eqsat.language.terms.dims import Dim, Sym, linear_in
+
+#: The most pieces that the elements of one sum are told apart in.
+PIECES = 24
+
+
+#: Bound unknowns, the domain in which a body has one term, that term, and the statements by which it is defined.
+_Piece: TypeAlias = tuple[tuple[str, ...], tuple[Fact, ...], Any, list[Any]]
+
+
+class Elements:
+    """Terms of Z3 over atoms, each of which has one name: reads, sizes and folds."""
+
+    def __init__(self) -> None:
+        self.algebra = FiniteAlgebra()
+        self.z3 = self.algebra.z3
+        #: What atoms are, by their names.
+        self.atoms: dict[str, Read | SizeAtom | Fold] = {}
+        #: What conditions say of all elements of operands: functions from an element to a statement.
+        self.said: dict[str, list[Callable[[Any], Any]]] = {}
+        #: Between which formula and its negative all elements of operands of indices are.
+        self.index_bounds: dict[str, list[Dim]] = {}
+        self._folds: dict[Any, Any] = {}
+        self._names: dict[int, tuple[Any, frozenset[str]]] = {}
+        self._fresh = itertools.count()
+
+    def read(self, operand: str, indices: Sequence[Dim], boolean: bool = False) -> Any:
+        """The element of an operand at indices."""
+        name = f"{operand}[{', '.join(map(str, indices))}]"
+        self.atoms[name] = Read(operand, tuple(indices), boolean)
+        return (self.z3.Bool if boolean else self.z3.Real)(name)
+
+    def integer(self, operand: str, indices: Sequence[Dim]) -> Any:
+        """The integer that an operand holds at indices: an unknown; NotParametric where a fold binds the indices."""
+        path: Path | None = current()
+        names = frozenset[str]().union(*(i.names() for i in indices if isinstance(i, Sym)))
+        while path is not None:
+            if not names.isdisjoint(path.own):
+                raise NotParametric("integers that are read at bound indices")
+            path = path.outer
+        name = f"{operand}[{', '.join(map(str, indices))}]"
+        current().anywhere(name)
+        index = Sym.named(name)
+        for bound in self.index_bounds.get(operand, ()):
+            current().assume(Fact.positive(bound - index))
+            current().assume(Fact.positive(index + bound + 1))
+        return integer(index)
+
+    def number(self, formula: Dim) -> Any:
+        """An integer as a real number."""
+        formula = current().reduced(formula)
+        if isinstance(formula, int):
+            return self.z3.RealVal(formula)
+        total = self.z3.RealVal(0)
+        for monomial, coefficient in formula.terms:
+            factor = self.z3.RealVal(coefficient)
+            for atom, power in monomial:
+                name = f"<{(one := Sym([(((atom, 1),), 1)]))}>"
+                self.atoms[name] = SizeAtom(one)
+                for _ in range(power):
+                    factor = factor * self.z3.Real(name)
+            total = total + factor
+        return total
+
+    def consts(self, term: Any) -> dict[str, Any]:
+        """The atoms of a term by their names."""
+        found: dict[str, Any] = {}
+        pending, seen = [term], set[int]()
+        while pending:
+            one = pending.pop()
+            if not isinstance(one, self.z3.ExprRef) or one.get_id() in seen:
+                continue
+            seen.add(one.get_id())
+            if self.z3.is_const(one) and one.decl().name() in self.atoms:
+                found[one.decl().name()] = one
+            pending += one.children()
+        return found
+
+    def said_of(self, *terms: Any) -> list[Any]:
+        """The statements that conditions make of the elements that terms read."""
+        found = []
+        for name, const in {name: c for one in terms for name, c in self.consts(one).items()}.items():
+            atom = self.atoms[name]
+            if isinstance(atom, Read):
+                found += [say(const) for say in self.said.get(atom.operand, ())]
+        return found
+
+    def positive_sizes(self, *terms: Any) -> list[Any]:
+        """The statements that sizes in terms are above 0."""
+        path = current()
+        return [
+            const > 0
+            for one in terms
+            for name, const in self.consts(one).items()
+            if isinstance(atom := self.atoms[name], SizeAtom)
+            and path.known_answer(Fact.positive(path.reduced(atom.atom)))
+        ]
+
+    def names(self, term: Any) -> frozenset[str]:
+        """The unknowns that a term depends on."""
+        if not isinstance(term, self.z3.ExprRef):
+            return frozenset()
+        key = term.get_id()
+        if key not in self._names:
+            names = frozenset[str]().union(*(self.atoms[name].names() for name in self.consts(term)))
+            self._names[key] = (term, names)
+        return self._names[key][1]
+
+    def replaced(self, term: Any, values: Mapping[str, Dim]) -> Any:
+        """A term with unknowns replaced by formulas."""
+        if not isinstance(term, self.z3.ExprRef):
+            return term
+        pairs = []
+        for name, const in self.consts(term).items():
+            atom = self.atoms[name]
+            if atom.names().isdisjoint(values):
+                continue
+            if isinstance(atom, Read):
+                new = self.read(atom.operand, [substituted(i, values) for i in atom.indices], atom.boolean)
+            elif isinstance(atom, SizeAtom):
+                new = self.number(substituted(atom.atom, values))
+            else:
+                taken = {*values}.union(*(v.names() for v in values.values() if isinstance(v, Sym)))
+                fold = atom if taken.isdisjoint(atom.bound) else self.renamed(atom)
+                domain = tuple(asked(q, values) for q in fold.domain)
+                new = self.fold(fold.kind, fold.bound, domain, self.replaced(fold.term, values))
+            pairs.append((const, new))
+        return self.z3.substitute(term, *pairs) if pairs else term
+
+    def renamed(self, fold: Fold) -> Fold:
+        """The same fold with bound unknowns that nothing else has the names of."""
+        fresh = {name: Sym.named(f"k{next(self._fresh)}'") for name in fold.bound}
+        domain = tuple(asked(q, fresh) for q in fold.domain)
+        return Fold(fold.kind, tuple(map(str, fresh.values())), domain, self.replaced(fold.term, fresh), fold.free)
+
+    def fold(self, kind: str, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
+        """The atom of a fold."""
+        key = (kind, bound, domain, term.get_id())
+        if key not in self._folds:
+            free = (self.names(term) | frozenset[str]().union(*(q.names() for q in domain))) - {*bound}
+            const = self.z3.Real(f"{kind}#{len(self._folds)}")
+            self.atoms[const.decl().name()] = Fold(kind, bound, domain, term, free)
+            self._folds[key] = const
+        return self._folds[key]
+
+    # --- folds over axes -------------------------------------------------------------------------------------------
+
+    def folded(self, kind: str, sizes: Sequence[Any], body: Callable[[tuple[Any, ...]], Any]) -> Any:
+        """The sum or the largest of a body over all indices below some sizes."""
+        path = current()
+        level = path.level
+        formulas = [path.reduced(formula_of(size)) for size in sizes]
+        if not all(path.decide(Fact.positive(formula)) for formula in formulas):
+            return self.z3.RealVal(0) if kind == "sum" else self.z3.Real(f"{kind} of nothing")
+        for written in itertools.islice(itertools.product(*map(positive_digits, formulas)), 6):
+            found = self._pieces(written, level, body)
+            if not any("floordiv" in str(self.consts(term)) for _, _, term, _ in found):
+                break
+        for bound, domain, _, needed in found:
+            every = [self.fold("every", bound, domain, statement) for statement in needed]
+            path.needed.update((one.get_id(), one) for one in every)
+        if kind == "sum":
+            return self._sum(found)
+        return self._extreme(kind, found)
+
+    def _pieces(
+        self, written: Sequence[Sequence[Dim]], level: int, body: Callable[[tuple[Any, ...]], Any]
+    ) -> list[_Piece]:
+        """The terms that a body has, each with the bound unknowns, and the domain in which it has that term."""
+        outer = current()
+        bound: list[str] = []
+        ranges: list[Fact] = []
+        indices: list[Any] = []
+        for axis, parts in enumerate(written):
+            index: Dim = 0
+            for place, size in enumerate(parts):
+                if size == 1:
+                    continue
+                name = f"k{level}.{axis}.{place}"
+                bound.append(name)
+                ranges += [Fact.positive(Sym.named(name) + 1), Fact.positive(size - Sym.named(name))]
+                index = index * size + Sym.named(name)
+            indices.append(integer(index))
+        if not bound:
+            return [((), (), body(tuple(indices)), [])]
+        own = frozenset(bound)
+
+        def run() -> Any:
+            inner = current()
+            inner.level, inner.statements = level + 1, outer.statements
+            return body(tuple(indices))
+
+        while True:
+            given = [*outer.given, *outer.facts, *ranges]
+            witness = {**outer.witness, **dict.fromkeys(bound, 0)}
+            least = {**outer.least, **dict.fromkeys(bound, 0)}
+            known = len(outer.facts)
+            found = []
+            try:
+                for path, term in explored(run, witness, given, least, PIECES, outer, own):
+                    found.append((tuple(bound), (*ranges, *path.facts), term, list(path.needed.values())))
+            except Restart:
+                continue
+            if len(outer.facts) == known:
+                return found
+
+    def _sum(self, pieces: Sequence[_Piece]) -> Any:
+        total = self.z3.RealVal(0)
+        for bound, domain, term, _ in pieces:
+            for coefficient, factor in self.algebra.monomials(self.algebra.real(term)).values():
+                if coefficient:
+                    total = total + rational(self.z3, coefficient) * self._sum_of_product(bound, domain, factor)
+        return self.algebra.normal(total)
+
+    def _sum_of_product(self, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
+        """The sum of a product: what does not depend on bound unknowns comes out, and sums inside join it."""
+        factors = self.algebra.factors(term)
+        outside = [f for f in factors if self.names(f).isdisjoint(bound)]
+        inside = [f for f in factors if not self.names(f).isdisjoint(bound)]
+        inner: list[Any] = []
+        for factor in inside:
+            atom = self.atoms.get(factor.decl().name()) if self.z3.is_const(factor) else None
+            if isinstance(atom, Fold) and atom.kind == "sum":
+                joined = self.renamed(atom)
+                bound, domain = (*bound, *joined.bound), (*domain, *joined.domain)
+                inner += self.algebra.factors(self.algebra.normal(joined.term))
+            else:
+                inner.append(factor)
+        bound, domain, inner = self._without_solved(bound, domain, inner)
+        result = reduce(lambda a, b: a * b, outside, self.z3.RealVal(1))
+        term = self.algebra.normal(reduce(lambda a, b: a * b, inner, self.z3.RealVal(1)))
+        if not bound:
+            if domain:
+                return result * self.fold("sum", (), domain, term)
+            return result * term
+        count = self.count(bound, domain) if self.z3.is_rational_value(term) else None
+        if count is not None:
+            return result * term * self.number(count)
+        return result * self.fold("sum", bound, domain, term)
+
+    def count(self, bound: tuple[str, ...], domain: tuple[Fact, ...]) -> Dim | None:
+        """The number of values of bound unknowns, where each has a range of its own."""
+        total: Dim = 1
+        left = set(domain)
+        for name in bound:
+            one = Sym.named(name)
+            below = [q for q in domain if not q.is_zero and name in q.names()]
+            least = [q for q in below if q == Fact.positive(one + 1)]
+            tops = [q for q in below if q not in least]
+            if len(least) != 1 or len(tops) != 1:
+                return None
+            (top,) = tops
+            formula = top.formula if top.held else 1 - top.formula
+            size = formula + one
+            if isinstance(size, Sym) and not size.names().isdisjoint(bound):
+                return None
+            if not current().holds(Fact.positive(size + 1)):
+                return None
+            left -= {least[0], top}
+            total = total * size
+        return None if left else total
+
+    def _without_solved(
+        self, bound: tuple[str, ...], domain: tuple[Fact, ...], factors: list[Any]
+    ) -> tuple[tuple[str, ...], tuple[Fact, ...], list[Any]]:
+        """The same sum without the unknowns that an equation of the domain says what they are."""
+        for question in (*domain, *_pinned(bound, domain)):
+            if not (question.is_zero and question.held):
+                continue
+            for name in bound:
+                solved = solution(question.formula, name)
+                if solved is None:
+                    continue
+                values = {name: solved}
+                rest = [asked(q, values) for q in domain if q is not question]
+                path = current()
+                left = tuple(q for q in rest if not path.holds(q))
+                replaced = [self.replaced(f, values) for f in factors]
+                return self._without_solved(tuple(n for n in bound if n != name), left, replaced)
+        return bound, domain, factors
+
+    def _extreme(self, kind: str, pieces: Sequence[_Piece]) -> Any:
+        terms = [(bound, domain, self.algebra.real(term)) for bound, domain, term, _ in pieces]
+        if kind == "max" and len(terms) == 1:
+            return self._largest(*terms[0])
+        folds = [self.fold(kind, *one) if one[0] else one[2] for one in terms]
+        if kind == "product":
+            return self.algebra.normal(reduce(lambda a, b: a * b, folds))
+        # One of several domains may be empty, and then its largest is below all numbers, whatever is made of it.
+        return self.algebra.maximum(*folds)
+
+    def _largest(self, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
+        """The largest of a term: what does not depend on bound unknowns comes out, and so does a monotone function."""
+        algebra = self.algebra
+        parts = list(algebra.monomials(term).values())
+        outside = [(c, p) for c, p in parts if self.names(p).isdisjoint(bound)]
+        inside = [(c, p) for c, p in parts if not self.names(p).isdisjoint(bound)]
+        if not inside:
+            return algebra.normal(term)
+        scale = max(abs(c) for c, _ in inside)
+        rest = algebra.total((c / scale, p) for c, p in inside)
+        image = algebra.image(rest)
+        if image is None:
+            largest = self._largest_of_members(bound, domain, rest)
+        else:
+            sign, name, argument = image
+            inner = self._largest(bound, domain, algebra.normal(argument * sign)) * sign
+            largest = algebra.monotone(name, inner) * sign
+        return algebra.normal(algebra.total(outside) + rational(self.z3, scale) * largest)
+
+    def _largest_of_members(self, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
+        """The largest of a maximum, that of its members' largest; or of minus one, of which one member is bound."""
+        algebra = self.algebra
+        members = algebra.members(term)
+        if members is not None:
+            return algebra.maximum(*(self._largest(bound, domain, one) for one in members))
+        members = algebra.members(algebra.normal(-term))
+        inside = [one for one in members or () if not self.names(one).isdisjoint(bound)]
+        if members is None or len(inside) != 1:
+            return self.fold("max", bound, domain, term)
+        outside = [one for one in members if one is not inside[0]]
+        least = -self._largest(bound, domain, algebra.normal(-inside[0]))
+        return algebra.normal(-algebra.maximum(*outside, least))
+
+
+def _pinned(bound: Sequence[str], domain: Sequence[Fact]) -> list[Fact]:
+    """Equations of bound unknowns whose least value is their largest."""
+    found = []
+    for name in bound:
+        one = Sym.named(name)
+        least, most = [], []
+        for question in domain:
+            formula = question.formula if question.held else 1 - question.formula
+            parts = None if question.is_zero else linear_in(formula, name)
+            if parts is not None and parts[0] == 1:
+                least.append(1 - parts[1])
+            elif parts is not None and parts[0] == -1:
+                most.append(parts[1] - 1)
+        found += [Fact.equal(one, low) for low in least for high in most if current().reduced(high - low) == 0]
+    return found
+
+
+def solution(formula: Dim, name: str) -> Dim | None:
+    """The formula of an unknown by the equation of another with 0, None where that does not say so."""
+    parts = linear_in(formula, name)
+    return -parts[0] * parts[1] if parts is not None and abs(parts[0]) == 1 else None
+
+
+def asked(question: Fact, values: Mapping[str, Dim]) -> Fact:
+    """A question with unknowns replaced by formulas."""
+    return Fact(substituted(question.formula, values), question.is_zero, question.held)

@@ -1,0 +1,183 @@
+"""The attributes that a left side leaves open: all values that they may have beside operands of some types."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from eqsat.language.declaration import OpSpec
+from eqsat.language.parametric.facts import Fact
+from eqsat.language.parametric.integers import NotParametric, integer
+from eqsat.language.parametric.numbers import UnknownNumber
+from eqsat.language.parametric.paths import current
+from eqsat.language.terms import TensorType
+from eqsat.language.terms.dims import Sym
+
+#: The most members of a sequence, and the most parts that one operand is split into.
+MEMBERS = 2
+
+
+class NoMatch(Exception):  # noqa: N818 - nothing is wrong
+    """Leaves a path on which the left side does not type, or a condition does not hold."""
+
+
+def chosen(options: Sequence[Any], name: str) -> Any:
+    """One of some options, each of which another path takes."""
+    path = current()
+    if len(options) > 1:
+        number = path.unknown(f"choice of {name}", 0, len(options))
+        for place in range(len(options) - 1):
+            if path.decide(Fact.equal(number, place)):
+                return options[place]
+    return options[-1]
+
+
+def size(name: str, least: int = 1) -> Any:
+    """An unknown size of at least some number."""
+    return integer(current().unknown(name, least))
+
+
+class FreeAttributes:
+    """The attributes that a left side leaves open, by what values they may have beside operands of some types."""
+
+    def __init__(
+        self,
+        declared: OpSpec,
+        types: Sequence[TensorType],
+        known: dict[str, Any],
+        name: str,
+        most_rank: int,
+        element_types: Sequence[str],
+    ) -> None:
+        self.declared, self.types, self.known, self.name, self.most_rank = declared, types, known, name, most_rank
+        self.element_types = element_types
+
+    def value(self, attribute: str) -> Any:
+        """The value of an attribute: a known one, or one of all that there may be."""
+        if attribute not in self.known:
+            rule: Callable[[str], Any] | None = getattr(self, f"_{attribute}", None)
+            default = self.declared.attrs[attribute]
+            if rule is not None:
+                self.known[attribute] = rule(f"{self.name} {attribute}")
+            elif isinstance(default, float):
+                self.known[attribute] = UnknownNumber.named(f"{self.name} {attribute}")
+            elif isinstance(default, bool):
+                self.known[attribute] = chosen([False, True], f"{self.name} {attribute}")
+            else:
+                raise NotParametric(f"attribute {attribute} of {self.declared.name}")
+        return self.known[attribute]
+
+    @property
+    def _rank(self) -> int:
+        if not self.types:
+            raise NotParametric(f"attributes of {self.declared.name} without operands")
+        return self.types[0].rank
+
+    def _axis(self, name: str) -> int:
+        count = self._rank + self.declared.adds_axis
+        if not count:
+            raise NoMatch(f"{self.declared.name} of a scalar")
+        return int(chosen(range(count), name))
+
+    def _axes(self, name: str) -> tuple[int, ...]:
+        subsets = [s for n in range(self._rank + 1) for s in itertools.permutations(range(self._rank), n)]
+        return tuple(chosen(subsets, name))
+
+    def _perm(self, name: str) -> tuple[int, ...]:
+        return tuple(chosen(list(itertools.permutations(range(self._rank))), name))
+
+    def _shape(self, name: str) -> tuple[Any, ...]:
+        rank = chosen(range(self.most_rank + 1), f"rank of {name}")
+        return tuple(size(f"{name}.{axis}") for axis in range(rank))
+
+    def _starts(self, name: str) -> tuple[Any, ...]:
+        return tuple(size(f"{name}.{place}", 0) for place in range(len(self.value("axes"))))
+
+    def _steps(self, name: str) -> tuple[Any, ...]:
+        count = len(self.value("axes"))
+        if chosen([True, False], f"{name} left out"):
+            return ()
+        return tuple(self._step(f"{name}.{place}") for place in range(count))
+
+    def _step(self, name: str) -> Any:
+        return size(name) if chosen([True, False], f"{name} forward") else -size(name)
+
+    def _ends(self, name: str) -> tuple[Any, ...]:
+        steps = self.value("steps") or (1,) * len(self.value("axes"))
+        return tuple(size(f"{name}.{i}", 0 if bool(step > 0) else -1) for i, step in enumerate(steps))
+
+    def _sizes(self, name: str) -> tuple[Any, ...]:
+        count = chosen(range(1, MEMBERS + 1), f"parts of {name}")
+        return tuple(size(f"{name}.{place}") for place in range(count))
+
+    def _repeats(self, name: str) -> tuple[Any, ...]:
+        return tuple(size(f"{name}.{axis}") for axis in range(self._rank))
+
+    def _pads(self, name: str) -> tuple[Any, ...]:
+        if self.declared.windowed:
+            return self._spatial(name, 0, 2)
+        return tuple(_any(f"{name}.{place}") for place in range(2 * self._rank))
+
+    def _spatial(self, name: str, least: int, times: int = 1) -> tuple[Any, ...]:
+        """One size for each axis of space, or so many, or none at all, which is what operators take for the usual."""
+        if self._rank < 3:
+            raise NoMatch(f"{self.declared.name} without axes of space")
+        if chosen([True, False], f"{name} left out"):
+            return ()
+        return tuple(size(f"{name}.{place}", least) for place in range(times * (self._rank - 2)))
+
+    def _strides(self, name: str) -> tuple[Any, ...]:
+        return self._spatial(name, 1)
+
+    _dilations = _strides
+
+    def _output_padding(self, name: str) -> tuple[Any, ...]:
+        return self._spatial(name, 0)
+
+    def _kernel(self, name: str) -> tuple[Any, ...]:
+        if self._rank < 3:
+            raise NoMatch(f"{self.declared.name} without axes of space")
+        return tuple(size(f"{name}.{place}") for place in range(self._rank - 2))
+
+    def _group(self, name: str) -> Any:
+        return size(name)
+
+    _groups = _blocksize = _p = _group
+
+    def _activation(self, name: str) -> str:
+        return str(chosen(["none", "relu"], name))
+
+    def _value(self, name: str) -> Any:
+        return UnknownNumber.named(name)
+
+    def _scale(self, name: str) -> Any:
+        return chosen([None, UnknownNumber.named(name)], name)
+
+    def _k(self, name: str) -> Any:
+        return _any(name)
+
+    def _n(self, name: str) -> Any:
+        return size(name)
+
+    def _mode(self, name: str) -> str:
+        if self.declared.name != "pad":
+            raise NotParametric(f"attribute mode of {self.declared.name}")
+        return str(chosen(["constant", "edge", "reflect", "wrap"], name))
+
+    def _to(self, name: str) -> str:
+        return str(chosen(self.element_types, name))
+
+    _dtype = _to
+
+    def _hidden(self, name: str) -> str:
+        return str(chosen(["zero", "nan", "none"], name))
+
+    def _approximate(self, name: str) -> str:
+        return str(chosen(["none", "tanh"], name))
+
+
+def _any(name: str) -> Any:
+    """An unknown number, also below 0."""
+    current().anywhere(name)
+    return integer(Sym.named(name))

@@ -1,0 +1,229 @@
+"""Claims of declarations that proofs without sizes use, each looked at on samples of the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from random import Random
+from typing import Any, Literal
+
+import numpy as np
+
+from eqsat.errors import EqsatError, ShapeError
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.arithmetic.residues import Residues
+from eqsat.language.declaration import InferRule, OpSpec
+from eqsat.language.declaration.spec import Reference
+from eqsat.language.ops import spec
+from eqsat.language.parametric.definedness import DOMAINS
+from eqsat.language.terms import Attrs, DType, Shape, TensorType, broadcast_shapes
+from eqsat.rewrites.rules.term import outputs
+
+#: How many samples of an operator are looked at, and the element types that it has to take.
+_SAMPLES = 40
+_TYPES = (DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.BOOL)
+#: The shapes of two operands that tell how an operator broadcasts them.
+_SHAPES: tuple[tuple[Shape, Shape], ...] = (
+    ((2, 3), (2, 3)),
+    ((2, 3), (3,)),
+    ((2, 3), (2, 1)),
+    ((2, 3), ()),
+    ((3,), (2, 3)),
+    ((1, 3), (2, 1)),
+)
+#: Those of them that are all that an operator takes whose result is as large as its first operand.
+_ONTO_FIRST = 4
+#: The attribute by which an operator applies a function to what it makes, and its value where it applies none.
+ACTIVATION, NO_ACTIVATION = "activation", "none"
+#: How operands come together: all are broadcast, the others onto the first, or another way.
+Spreading = Literal["all", "onto the first", "other"]
+
+
+def is_monotone(declared: OpSpec) -> bool:
+    """True of a shipped function of one number that keeps order, has a value everywhere, and keeps the element type."""
+    return declared.monotone and declared.is_shipped and declared.name not in DOMAINS and keeps_type(declared)
+
+
+def keeps_type(declared: OpSpec) -> bool:
+    """True if all results have the element type of the first operand, whatever it is."""
+    return _seen_to_keep_type(declared.name, declared.infer)
+
+
+def copies(declared: OpSpec) -> bool:
+    """True if an operator that is declared to move elements does so on samples, of whatever type and value they are.
+
+    Each element of the result has to be one of those given, from a place that does not depend on what they are.
+    """
+    return declared.movement and _seen_to_copy(declared.name, declared.reference, declared.infer)
+
+
+def is_linear(declared: OpSpec, place: int) -> bool:
+    """True if an operator that is declared to be linear in an operand is so on samples, in exact arithmetic.
+
+    This is of the operands that it needs, and without an activation behind it.
+    """
+    return place in declared.multilinear and _seen_to_be_linear(
+        declared.name, place, declared.reference, declared.infer
+    )
+
+
+def keeps_rank(declared: OpSpec, *, keepdims: bool = False) -> bool:
+    """True if the results of an operator have as many axes as its first operand, on samples; of reductions some do."""
+    return _seen_to_keep_rank(declared.name, keepdims, declared.infer)
+
+
+def spreading(declared: OpSpec) -> Spreading:
+    """The way in which an operator on single elements brings operands of different shapes together."""
+    return _seen_to_spread(declared.name, declared.infer)
+
+
+@cache
+def _seen_to_keep_type(name: str, _infer: InferRule) -> bool:
+    declared = spec(name)
+    made = []
+    for dtype in _TYPES:
+        operands = [_type(declared, place, dtype, (2,)) for place in range(declared.min_operands)]
+        try:
+            (result,) = declared.result_types(operands, declared.complete({}))
+        except EqsatError:
+            continue
+        made.append(result == operands[0])
+    return bool(made) and all(made)
+
+
+@cache
+def _seen_to_spread(name: str, _infer: InferRule) -> Spreading:
+    declared = spec(name)
+    if declared.max_operands not in (2, 3) or declared.min_operands != declared.max_operands:
+        return "other"
+    seen: list[bool] = []
+    for one, other in _SHAPES:
+        shapes = [one, other] if declared.max_operands == 2 else [one, other, other]
+        types = [_type(declared, place, DType.FLOAT32, shape) for place, shape in enumerate(shapes)]
+        try:
+            (result,) = declared.result_types(types, declared.complete({}))
+        except ShapeError:
+            seen.append(False)
+        else:
+            seen.append(result.shape == broadcast_shapes(one, other))
+    if all(seen):
+        return "all"
+    return "onto the first" if all(seen[:_ONTO_FIRST]) else "other"
+
+
+def _type(declared: OpSpec, place: int, dtype: DType, shape: Shape) -> TensorType:
+    """The type of an operand, indices and truth values in that of their own."""
+    return TensorType.of(declared.dtypes.get(place, dtype.value), shape)
+
+
+@cache
+def _seen_to_keep_rank(name: str, keepdims: bool, _infer: InferRule) -> bool:
+    declared = spec(name)
+    rng = Random(f"rank {name}")
+    seen = 0
+    for shapes, drawn in _samples(declared, rng):
+        attributes = {**drawn, **({"keepdims": True} if keepdims else {})}
+        types = [_type(declared, place, DType.FLOAT32, shape) for place, shape in enumerate(shapes)]
+        try:
+            results = declared.result_types(types, declared.complete(attributes))
+        except EqsatError:
+            return False
+        if not types or any(one.rank != types[0].rank for one in results):
+            return False
+        seen += 1
+    return seen > _SAMPLES // 2
+
+
+@cache
+def _seen_to_be_linear(name: str, place: int, _reference: Reference, _infer: InferRule) -> bool:
+    declared = spec(name)
+    if declared.max_operands is None or place >= declared.min_operands:
+        return False
+    rng = Random(f"linear {name} {place}")
+    seen = 0
+    for shapes, drawn in _samples(declared, rng):
+        attributes = {**drawn, **({ACTIVATION: NO_ACTIVATION} if ACTIVATION in declared.attrs else {})}
+        try:
+            if not _is_linear_sample(declared, place, shapes, declared.complete(attributes), rng):
+                return False
+        except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
+            return False
+        seen += 1
+    return seen > _SAMPLES // 2
+
+
+def _is_linear_sample(declared: OpSpec, place: int, shapes: Sequence[Shape], attributes: Attrs, rng: Random) -> bool:
+    types = [_type(declared, number, DType.FLOAT64, shape) for number, shape in enumerate(shapes)]
+    results = declared.result_types(types, attributes)
+    interpretation = Residues()
+
+    def elements() -> list[Any]:
+        return [
+            interpretation.constant(np.reshape([rng.randrange(1, 99) for _ in range(t.elements({}))], t.static), t)
+            for t in types
+        ]
+
+    given, other = elements(), elements()[place]
+    first, second = rng.randrange(1, 99), rng.randrange(1, 99)
+
+    def computed(one: Any) -> Any:
+        arrays = [one if number == place else array for number, array in enumerate(given)]
+        return outputs(interpretation, declared.name, attributes, arrays, list(types), results)[0]
+
+    both = (first * given[place] + second * other) % interpretation.prime
+    apart = first * computed(given[place]) + second * computed(other)
+    return len(results) == 1 and np.array_equal(computed(both), apart % interpretation.prime)
+
+
+@cache
+def _seen_to_copy(name: str, _reference: Reference, _infer: InferRule) -> bool:
+    declared = spec(name)
+    rng = Random(f"copies {name}")
+    seen = 0
+    for shapes, drawn in _samples(declared, rng):
+        try:
+            if not _copies_sample(declared, shapes, declared.complete(drawn), rng):
+                return False
+        except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
+            return False
+        seen += 1
+    return seen > _SAMPLES // 2
+
+
+def _samples(declared: OpSpec, rng: Random) -> Iterator[tuple[Sequence[Shape], Mapping[str, Any]]]:
+    """Shapes of the operands that an operator needs, with attributes."""
+    for _ in range(_SAMPLES):
+        count = declared.min_operands if declared.max_operands is not None else rng.randint(1, 3)
+        drawn = declared.drawn(rng, [None] * count, {})
+        if drawn is not None:
+            yield drawn
+
+
+def _copies_sample(declared: OpSpec, shapes: Sequence[Shape], attributes: Attrs, rng: Random) -> bool:
+    if not all(_keeps_sample_type(declared, shapes, attributes, dtype) for dtype in _TYPES):
+        return False
+    types = [_type(declared, place, DType.FLOAT64, shape) for place, shape in enumerate(shapes)]
+    results = declared.result_types(types, attributes)
+    least = min((d for t in types for d in t.static), default=1)
+    marks = [rng.sample(range(1, 10_000), int(np.prod(t.static))) for t in types]
+    indices = {p: [rng.randrange(max(least, 1)) for _ in marks[p]] for p in declared.dtypes if p < len(marks)}
+
+    def computed(change: Callable[[int], float]) -> Any:
+        elements = [indices.get(place, [change(mark) for mark in one]) for place, one in enumerate(marks)]
+        arrays = [np.reshape(np.asarray(one, t.dtype.numpy), t.static) for one, t in zip(elements, types, strict=True)]
+        return outputs(Floats(wide=True), declared.name, attributes, arrays, list(types), results)[0]
+
+    given = {float(mark) for place, one in enumerate(marks) if place not in indices for mark in one}
+    plain, changed = computed(float), computed(_another)
+    return set(np.ravel(plain).tolist()) <= given and np.array_equal(changed, _another(plain))
+
+
+def _keeps_sample_type(declared: OpSpec, shapes: Sequence[Shape], attributes: Attrs, dtype: DType) -> bool:
+    types = [_type(declared, place, dtype, shape) for place, shape in enumerate(shapes)]
+    results = declared.result_types(types, attributes)
+    return len(results) == 1 and results[0].dtype is dtype
+
+
+def _another(mark: Any) -> Any:
+    """Another number for each mark, and for 0, in another order."""
+    return 0.5 - 0.5 * mark**2

@@ -1,0 +1,223 @@
+"""Ranks up to which a proof has to go for a rule to hold at every rank."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TypeGuard
+
+from eqsat.language.ops import spec
+from eqsat.language.terms import Expression
+from eqsat.language.terms.pattern import ABSENT, App, Siblings, Var
+from eqsat.rewrites.conditions.syntax import conjuncts
+from eqsat.rewrites.rules.rule import Rule, applications
+
+#: The rank up to which rules of single elements are looked at: along each axis operands have one element or as many as
+#: the result, and an axis that is there or not is one of these; two axes show that they do not matter to each other.
+_POINTWISE = 2
+#: Conditions that hold of a whole where they hold along each axis, or ask nothing of axes.
+_ALONG_EACH_AXIS = frozenset(
+    {
+        "spans",
+        "same_shape",
+        "static",
+        "floating",
+        "wide",
+        "numeric",
+        "finite",
+        "constant",
+        "is_all",
+        "is_uniform",
+        "is_positive",
+        "is_nonnegative",
+        "invertible",
+    }
+)
+#: Functions that ask nothing of axes or elements, so that any statement of them is one of the whole.
+_OF_NO_AXES = frozenset({"dtype", "number", "representable"})
+#: Operators whose operands have a rank of their own, by their places.
+_FIXED = {"gemm": {0: 2, 1: 2, 2: 2}}
+
+
+def sufficient_rank(rule: Rule) -> int | None:
+    """The rank up to which a proof has to go for the rule to hold at every rank; None where none is known.
+
+    Either conditions leave operands no higher rank, or all operators work on single elements of broadcast operands, so
+    that one axis is like another.
+    """
+    if _is_pointwise(rule):
+        return _POINTWISE
+    ranks = _bounded_ranks(rule)
+    lengths = {f"len {name}" for name, of in open_lengths(rule) if of == "shape"}
+    names = rule.tensors | rule.tensor_groups | lengths
+    return max(ranks.values(), default=0) if names <= ranks.keys() else None
+
+
+def _is_pointwise(rule: Rule) -> bool:
+    """True if a rule says the same of each axis: of its operators, and of all that its conditions ask."""
+    if isinstance(rule.left, Siblings) or rule.tensor_groups or rule.attr_groups:
+        return False
+    apps = [app for side in (rule.roots, rule.right) for root in side for app in applications(root)]
+    for app in apps:
+        declared = spec(app.op)
+        of_shape = app.op in ("expand", "fill") and _is_of_a_result(app)
+        if not (declared.pointwise or of_shape) or any("axis" in name or "axes" in name for name in declared.attrs):
+            return False
+        fields = [e for name, e in app.fields.items() if not (of_shape and name == "shape")]
+        if any(isinstance(e, Expression) and _asks_of_axes(e.tree) for e in fields):
+            return False
+    return not any(_asks_of_axes(condition.tree) for condition in rule.conditions)
+
+
+def _is_of_a_result(app: App) -> bool:
+    """True if the shape that an operator spreads over is that of nothing, or of broadcast operands."""
+    shape = app.fields.get("shape")
+    if not isinstance(shape, Expression):
+        return False
+    if isinstance(shape.tree, ast.Tuple):
+        return not shape.tree.elts
+    tree = shape.tree
+    return (
+        isinstance(tree, ast.Call)
+        and isinstance(tree.func, ast.Name)
+        and tree.func.id == "shape"
+        and all(_is_broadcast(argument) for argument in tree.args)
+    )
+
+
+def _is_broadcast(tree: ast.expr) -> bool:
+    if isinstance(tree, ast.Name):
+        return True
+    return (
+        isinstance(tree, ast.Call)
+        and isinstance(tree.func, ast.Name)
+        and spec(tree.func.id).pointwise
+        and all(_is_broadcast(argument) for argument in tree.args)
+    )
+
+
+def _asks_of_axes(tree: ast.expr) -> bool:
+    """True if a condition asks something that may not be said of each axis by itself."""
+    return not all(_is_said_of_each_axis(part) for part in conjuncts(tree))
+
+
+def _is_said_of_each_axis(tree: ast.expr) -> bool:
+    """True of a statement that holds of a whole where it holds along each axis, and of one about no axes at all.
+
+    What is made of such statements, as one that does not hold, may hold of the whole and along no axis.
+    """
+    called = {name for name, _ in calls(tree)}
+    if called <= _OF_NO_AXES:
+        return True
+    return (
+        isinstance(tree, ast.Call)
+        and not tree.keywords
+        and isinstance(tree.func, ast.Name)
+        and tree.func.id in _ALONG_EACH_AXIS
+        and all(_is_broadcast(argument) or not calls(argument) for argument in tree.args)
+    )
+
+
+def calls(tree: ast.expr) -> list[tuple[str, ast.Call]]:
+    """The calls inside an expression by the functions' names."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return [(call.func.id if isinstance(call.func, ast.Name) else "", call) for call in calls]
+
+
+def _bounded_ranks(rule: Rule) -> dict[str, int]:
+    """The highest ranks that operands may have, of those of which operators or conditions say one."""
+    ranks: dict[str, int] = {}
+    for root in rule.roots:
+        for app in applications(root):
+            for name, rank in _said_by(app):
+                ranks[name] = min(ranks.get(name, rank), rank)
+    parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
+    #: The length of a record is how many attributes it has.
+    records = {f"len {app.record}" for root in rule.roots for app in applications(root)}
+    for _ in range(len(parts) + 1):
+        for part in parts:
+            said = [one for one in _said_by_condition(part, ranks) if one[0] not in records]
+            for name, rank in said:
+                ranks[name] = min(ranks.get(name, rank), rank)
+    return ranks
+
+
+def open_lengths(rule: Rule) -> list[tuple[str, str]]:
+    """The attributes of a left side that are as long as they like: names with the attribute's own, "shape" or "sizes".
+
+    One that is a part of a record has the record's name.
+    """
+    found = []
+    for app in (app for root in rule.roots for app in applications(root)):
+        for attribute in ("shape", "sizes"):
+            field = app.fields.get(attribute)
+            if isinstance(field, Expression) and isinstance(field.tree, ast.Name):
+                found.append((field.tree.id, attribute))
+            elif field is None and attribute in spec(app.op).attrs and app.record is not None:
+                found.append((app.record, attribute))
+    return found
+
+
+def _said_by(app: App) -> Iterator[tuple[str, int]]:
+    for place, rank in _FIXED.get(app.op, {}).items():
+        if place < len(app.operands):
+            operand = app.operands[place]
+            if isinstance(operand, Var):
+                yield operand.name, rank
+    perm = app.fields.get("perm")
+    first = app.operands[0] if app.operands else ABSENT
+    if isinstance(first, Var):
+        if isinstance(perm, Expression) and _is_counted(perm.tree):
+            yield first.name, len(perm.tree.elts)
+        elif isinstance(perm, tuple):
+            yield first.name, len(perm)
+
+
+def _is_counted(tree: ast.expr) -> TypeGuard[ast.Tuple]:
+    """True of a tuple that is written with all its elements."""
+    return isinstance(tree, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in tree.elts)
+
+
+def _said_by_condition(tree: ast.expr, known: dict[str, int]) -> Iterator[tuple[str, int]]:
+    """Ranks that one condition bounds: by a number, some numbers, or the rank of another operand."""
+    if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
+        left, right, operation = tree.left, tree.comparators[0], tree.ops[0]
+        if isinstance(operation, ast.Eq):
+            for one, other in ((left, right), (right, left)):
+                yield from _bound(one, other, known)
+        elif isinstance(operation, ast.LtE | ast.Lt):
+            yield from _bound(left, right, known, is_equation=False)
+        elif isinstance(operation, ast.GtE | ast.Gt):
+            yield from _bound(right, left, known, is_equation=False)
+        elif isinstance(operation, ast.In) and isinstance(right, ast.Tuple):
+            numbers = [e.value for e in right.elts if isinstance(e, ast.Constant) and isinstance(e.value, int)]
+            name = _asked(left, "rank")
+            if name is not None and numbers and len(numbers) == len(right.elts):
+                yield name, max(numbers)
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "same_shape":
+        names = [a.id for a in tree.args if isinstance(a, ast.Name)]
+        least = min((known[n] for n in names if n in known), default=None)
+        if least is not None:
+            yield from ((name, least) for name in names)
+
+
+def _bound(
+    asked: ast.expr, by: ast.expr, known: dict[str, int], *, is_equation: bool = True
+) -> Iterator[tuple[str, int]]:
+    name, shaped, counted = (_asked(asked, function) for function in ("rank", "shape", "len"))
+    name = name if counted is None else f"len {counted}"  # of a sequence no operand has that name
+    other = _asked(by, "rank")
+    if name is not None and isinstance(by, ast.Constant) and isinstance(by.value, int):
+        yield name, by.value
+    elif name is not None and other in known:
+        yield name, known[other]
+    elif shaped is not None and is_equation and _is_counted(by):
+        yield shaped, len(by.elts)
+
+
+def _asked(tree: ast.expr, function: str) -> str | None:
+    """The name of the operand that a call of a function is about."""
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == function and tree.args:
+        first = tree.args[0]
+        return first.id if isinstance(first, ast.Name) else None
+    return None

@@ -1,0 +1,342 @@
+"""Proofs of a rule for every size: its types and each of its elements on all paths through them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from eqsat.errors import GraphError
+from eqsat.language.ops import spec
+from eqsat.language.parametric.arrays import IndexedArray
+from eqsat.language.parametric.digits import positive_digits
+from eqsat.language.parametric.equality import Equality
+from eqsat.language.parametric.facts import Fact
+from eqsat.language.parametric.functions import OutOfRange
+from eqsat.language.parametric.integers import NotParametric, Unknown, formula_of, integer
+from eqsat.language.parametric.namespace import Parametric
+from eqsat.language.parametric.numbers import UnknownNumber
+from eqsat.language.parametric.paths import SolverBudget, TooManyQuestions, current, explored, small_witness
+from eqsat.language.terms import Attrs, Bindings, DType, TensorType
+from eqsat.language.terms.dims import Dim, evaluate
+from eqsat.rewrites.conditions.expression import Undefined
+from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
+from eqsat.rewrites.proof.forms import ElementsAsked, FormWalk, ParametricOperand, refuse_identities, refuse_unsure
+from eqsat.rewrites.proof.naturality.proof import is_natural
+from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, outputs, right_terms, types_of
+
+#: What shape rules say where an operator takes operands of one element type, and has others.
+_TYPES_DIFFER = "element types differ"
+#: Operators that tell apart what real numbers do not.
+_OF_NO_REALS = frozenset({"isnan", "isinf"})
+#: How often Z3 is asked for the proof of a rule, and the rank that is the highest to try.
+QUESTIONS, HIGHEST = 1_500, 4
+#: How many times as many questions a rule has with one more axis: where no budget lasts for them they are not begun.
+_GROWTH = 8
+
+
+@dataclass(frozen=True)
+class SizesProof:
+    """A proof for every size, of at least 1, of operands up to a rank; -1 where there is none.
+
+    `every_rank` says that no higher rank is left, or that axes beyond those are like them, `any_length` that sequences
+    are of any length. `matches` counts the paths on which the left side matches, `open` is why the proof ends at that
+    rank, and `instance`, without elements, is one for which the sides could not be shown to be equal.
+    """
+
+    rank: int
+    matches: int
+    every_rank: bool = False
+    any_length: bool = False
+    open: str = ""
+    instance: Bindings | None = None
+
+    @property
+    def is_proved(self) -> bool:
+        """True if the rule holds for every size at some ranks."""
+        return self.rank >= 0
+
+    def covers(self, rule: Rule, bindings: Bindings) -> bool:
+        """True if an instance is one that the proof is of: by ranks and sizes, lengths of shapes, and of sequences."""
+        groups = [thing if isinstance(thing, tuple) else (thing,) for thing in bindings.tensors.values()]
+        members = math.inf if self.any_length else MEMBERS
+        most = {"shape": math.inf if self.every_rank else self.rank, "sizes": members}
+        return (
+            self.is_proved
+            and all(
+                len(group) <= members and (self.every_rank or one.type.rank <= self.rank)
+                for group in groups
+                for one in group
+            )
+            and all(min(one.static, default=1) > 0 for one in _types(rule, bindings))
+            and all(
+                name in bindings.attrs and _length(bindings.attrs[name], of) <= most[of]
+                for name, of in open_lengths(rule)
+            )
+        )
+
+
+def _types(rule: Rule, bindings: Bindings) -> list[TensorType]:
+    """The types of all tensors of the left side."""
+    found: list[TensorType] = []
+    for one in distinct(left_terms(rule, bindings)):
+        found += one.types if isinstance(one, Term) else [one.type]
+    return found
+
+
+def _length(attribute: Any, of: str) -> int:
+    """The length of an attribute, or of the part of a record that is meant."""
+    return len(attribute[of] if isinstance(attribute, Attrs) else attribute)
+
+
+def prove_sizes(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) -> SizesProof:
+    """A proof of a rule for every size: of every shape at once, else up to a rank that so many questions suffice for.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> (rule,) = parse_rules("turned: transpose(transpose(x, perm=p), perm=q) => transpose(x, perm=compose(p, q))")
+    >>> prove_sizes(rule).rank
+    4
+    """
+    if is_natural(rule):
+        return SizesProof(highest, 1, every_rank=True, any_length=True)
+    return prove_paths(rule, questions, highest)
+
+
+def prove_paths(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) -> SizesProof:
+    """A proof of a rule for every size, along each path, up to the highest rank that so many questions suffice for."""
+    enough = sufficient_rank(rule)
+    found = SizesProof(-1, 0, open="the left side matches at no rank that was tried")
+    with SolverBudget(questions) as asked:
+        for rank in range(highest + 1):
+            before = asked.count
+            one = _proved_up_to(rule, rank)
+            if not one.is_proved:
+                return replace(found, open=one.open, instance=one.instance)
+            # A scalar has no size: at rank 0 alone nothing is proved of any.
+            found = one if one.matches and (rank or enough == 0) else found
+            if enough is not None and rank >= enough and one.matches:
+                return replace(one, every_rank=True)
+            left = questions - asked.count
+            if found.matches and left < _GROWTH * (asked.count - before) and rank < highest:
+                return replace(found, open=f"more than {questions} questions to Z3 at rank {rank + 1}")
+    return found
+
+
+@dataclass(frozen=True)
+class _Failure:
+    """A path on which the sides could not be shown to be equal, and why."""
+
+    reason: str
+    bindings: Bindings
+
+
+def _proved_up_to(rule: Rule, rank: int) -> SizesProof:
+    """A proof at ranks up to one."""
+    from z3 import Z3Exception
+
+    interpretation = Parametric()
+    matches = 0
+    try:
+        refuse_identities(rule)
+        for path, result in explored(lambda: _run(rule, rank, interpretation), {}):
+            if isinstance(result, _Failure):
+                instance = instance_of(result.bindings, small_witness(path))
+                return SizesProof(-1, matches, open=result.reason, instance=instance)
+            matches += result
+    except (NotParametric, TooManyQuestions) as error:
+        return SizesProof(-1, matches, open=str(error))
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Z3Exception) as error:
+        # A reference that does what arrays of unknown sizes do not, or a condition that does.
+        return SizesProof(-1, matches, open=f"{type(error).__name__}: {error}")
+    return SizesProof(rank, matches)
+
+
+def _run(rule: Rule, rank: int, interpretation: Parametric) -> bool | _Failure:
+    """True where the sides are equal on this path, false where there is no match."""
+    walk = FormWalk(rule, rank)
+    try:
+        left = walk.left()
+        right = right_terms(rule, walk.bindings)
+    except NoMatch:
+        return False
+    except Undefined as error:
+        refuse_unsure(error)
+        return False
+    except ElementsAsked as error:
+        raise NotParametric(f"attributes of the elements of {error}") from None
+    except GraphError as error:
+        if walk.is_mixed and error.what.startswith(_TYPES_DIFFER):
+            return False  # a rule does not fire where its right side does not type
+        return _Failure(f"the right side does not type: {error.what}", walk.bindings)
+    if output_types(left) != output_types(right):
+        return _Failure(f"types differ: {_listed(left)} and {_listed(right)}", walk.bindings)
+    _refuse_integers([*left, *right])
+    evaluation = _Evaluation(walk, interpretation)
+    if not evaluation.finds_all_that_it_gathers(left, right):
+        return _Failure("the right side may gather what there is not", walk.bindings)
+    for number, (ours, theirs) in enumerate(zip(evaluation.outputs(left), evaluation.outputs(right), strict=True)):
+        if not _equal(number, ours, theirs, interpretation):
+            return _Failure("elements were not shown to be equal", walk.bindings)
+    return True
+
+
+def _refuse_integers(roots: Sequence[Any]) -> None:
+    """NotParametric where operators calculate with integers or truth values, or ask for infinities: terms are reals."""
+    terms = [one for one in distinct(roots) if isinstance(one, Term)]
+    moved = all(spec(one.op).movement or one.op == "fill" for one in terms)
+    # These round a number to the type: its own, where nothing but movement is done to it, is the same on both sides.
+    for one in terms:
+        declared = spec(one.op)
+        if one.op in _OF_NO_REALS:
+            raise NotParametric(f"{one.op} of real numbers")
+        made = one.op in ("fill", "pad") and not one.types[0].dtype.is_float and not _is_truth_value(one)
+        if not (declared.movement or one.op in ("cast", "equal")):
+            types = enumerate(types_of(one.operands))
+            made |= any(t is not None and not t.dtype.is_float and p not in declared.dtypes for p, t in types)
+        if made and not moved:
+            raise NotParametric(f"{one.op} of other numbers than floats")
+
+
+def _is_truth_value(one: Term) -> bool:
+    """True for a fill with true or false, made of a number that is written."""
+    return one.op == "fill" and one.types[0].dtype is DType.BOOL and type(one.attrs["value"]) in (bool, int, float)
+
+
+def instance_of(bindings: Bindings, witness: Mapping[str, int]) -> Bindings:
+    """An instance, without elements, with the numbers of a witness for unknown ones."""
+    made: dict[int, Drawn] = {}
+
+    def known(thing: Any) -> Any:
+        if type(thing) is Unknown:
+            return evaluate(thing.formula, witness)
+        if type(thing) is UnknownNumber:
+            return _SOME_NUMBER
+        if isinstance(thing, Attrs):
+            return Attrs({name: known(value) for name, value in thing.items()})
+        if isinstance(thing, tuple):
+            return tuple(known(one) for one in thing)
+        if isinstance(thing, ParametricOperand):
+            if id(thing) not in made:
+                made[id(thing)] = Drawn(
+                    thing.name.replace("#", ""), TensorType(thing.type.dtype, known(thing.type.dims))
+                )
+            return made[id(thing)]
+        return thing
+
+    tensors = {name: known(thing) for name, thing in bindings.tensors.items()}
+    return Bindings(tensors, {name: known(value) for name, value in bindings.attrs.items()})
+
+
+#: The number that an attribute is in an instance which says nothing of it.
+_SOME_NUMBER = 0.5
+
+
+def _listed(terms: list[Any]) -> str:
+    return ", ".join(map(str, output_types(terms)))
+
+
+def _equal(number: int, ours: IndexedArray, theirs: IndexedArray, interpretation: Parametric) -> bool:
+    """True if two arrays have equal elements at every index of this path."""
+    path = current()
+    formulas = [path.reduced(formula_of(dim)) for dim in ours.shape]
+    if not all(path.decide(Fact.positive(formula)) for formula in formulas):
+        return True  # there are no elements
+    indices = []
+    for axis, formula in enumerate(formulas):
+        order = positive_digits(formula)[0]
+        index: Dim = 0
+        for place, below in enumerate(order):
+            if below != 1:
+                index = index * below + path.unknown(f"index {number}.{axis}.{place}", 0, below)
+        indices.append(integer(index))
+    at = tuple(indices)
+    try:
+        left, given = ours.defined_at(at)
+    except OutOfRange:
+        return True  # the left side fails where it runs, so that no graph has it
+    try:
+        right, asked = theirs.defined_at(at)
+    except OutOfRange:
+        return False
+    equality = Equality(interpretation.elements)
+    return equality.proved(left, right) and equality.is_defined(asked, given)
+
+
+def _elements_of(operand: ParametricOperand, interpretation: Parametric) -> IndexedArray:
+    if operand.is_identity:
+        real = interpretation.elements.algebra.real
+        return IndexedArray(operand.type.dims, lambda indices: real(1 if indices[0] == indices[1] else 0))
+    if operand.uniform is not None:
+        return interpretation.uniform(operand.uniform, operand.type)
+    return interpretation.variable(operand.name, operand.type)
+
+
+class _Evaluation:
+    """The values of terms on one path."""
+
+    def __init__(self, walk: FormWalk, interpretation: Parametric) -> None:
+        self._interpretation = interpretation
+        self._known: dict[int, list[Any]] = {}
+        elements = interpretation.elements
+        elements.said, elements.index_bounds = {}, {}
+        for name, statement in walk.said:
+            elements.said.setdefault(name, []).append(statement)
+        for operand in walk.operands:
+            self._known[id(operand)] = [_elements_of(operand, interpretation)]
+
+    def outputs(self, terms: list[Any]) -> list[IndexedArray]:
+        """All outputs of terms in order."""
+        return [array for one in terms for array in self._values(one)]
+
+    def _of_truth(self, attrs: Attrs) -> Attrs:
+        """The attributes of a fill with its value as a term, which arrays of unknown sizes hold and NumPy's do not."""
+        truth = self._interpretation.elements.z3.BoolVal(bool(attrs["value"]))
+        return Attrs({**attrs, "value": UnknownNumber(truth)})
+
+    def finds_all_that_it_gathers(self, left: list[Any], right: list[Any]) -> bool:
+        """True if each operator on the right that takes elements by index finds them where one on the left does.
+
+        Such an operator runs as a whole, so that all its indices count, not only those whose elements are used: at an
+        unknown index of the result those of the left side that have one there find an element, and then it has to.
+        """
+        asked = [one for one in distinct(right) if isinstance(one, Term) and spec(one.op).indexed]
+        given = [one for one in distinct(left) if isinstance(one, Term) and spec(one.op).indexed]
+        bounds = self._interpretation.elements.index_bounds
+        for one in given:
+            indexed, indices = one.operands[:2]
+            if one.op == "gather" and isinstance(indices, ParametricOperand) and indexed is not None:
+                dim = types_of([indexed])[0].dims[one.attrs["axis"]]  # type: ignore[union-attr]
+                bounds.setdefault(indices.name, []).append(formula_of(dim))
+        return all(self._finds(number, one, given) for number, one in enumerate(asked))
+
+    def _finds(self, number: int, asked: Term, given: list[Term]) -> bool:
+        path = current()
+        dims = asked.types[0].dims
+        if not all(path.decide(Fact.positive(path.reduced(formula_of(dim)))) for dim in dims):
+            return False  # of nothing, indices may be any
+        at = tuple(
+            integer(path.unknown(f"gathered {number}.{axis}", 0, formula_of(dim))) for axis, dim in enumerate(dims)
+        )
+        try:
+            for one in given:
+                if one.types[0].dims == dims:
+                    self._values(one)[0].at(at)
+        except OutOfRange:
+            return True
+        try:
+            self._values(asked)[0].at(at)
+        except OutOfRange:
+            return False
+        return True
+
+    def _values(self, one: Term | ParametricOperand) -> list[Any]:
+        if id(one) not in self._known and isinstance(one, Term):
+            operands = [None if o is None else self._values(o)[0] for o in one.operands]  # type: ignore[arg-type]
+            types = types_of(one.operands)
+            attrs = self._of_truth(one.attrs) if _is_truth_value(one) else one.attrs
+            self._known[id(one)] = outputs(self._interpretation, one.op, attrs, operands, types, one.types)
+        return self._known[id(one)]

@@ -1,0 +1,117 @@
+"""Types of elements that rules tell apart."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+from eqsat.errors import GraphError
+from eqsat.language.ops import spec
+from eqsat.language.terms import DType, Expression, TensorType
+from eqsat.rewrites.conditions.syntax import conjuncts
+from eqsat.rewrites.proof.ranks import calls
+from eqsat.rewrites.rules.rule import Rule, applications
+
+#: Functions of element types, and those that hold of float32 wherever they hold.
+_KINDS = frozenset({"floating", "wide", "numeric"})
+_OF_TYPES = _KINDS | {"dtype", "representable"}
+
+
+#: Types of floats: the one that stands for all where a rule tells none apart, and others.
+FLOATS = ("float32", "float64", "float16")
+#: Types that are alike where a rule names none of them. Conditions tell wide floats from others.
+_ALIKE = (
+    FLOATS[:2],
+    ("float16", "bfloat16"),
+    ("int32", "int64", "int16", "int8"),
+    ("uint8", "uint16", "uint32", "uint64"),
+    ("bool",),
+)
+
+
+def element_types(rule: Rule) -> tuple[str, ...]:
+    """The types that stand for all of numbers and truth values: those that a rule names, and one of each kind besides.
+
+    Where none is named, two of wide floats, which may be told apart by being different.
+    """
+    named = {
+        node.value
+        for expression in rule.expressions()
+        for node in ast.walk(expression.tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    chosen = [kind for alike in _ALIKE for kind in alike if kind in named]
+    chosen += [next((kind for kind in alike if kind not in named), "") for alike in _ALIKE]
+    return tuple(dict.fromkeys(kind for kind in (*chosen, *FLOATS) if kind))
+
+
+def told_apart(rule: Rule) -> tuple[str, ...]:
+    """The types of floats that a rule may tell apart: by what it says of types, or where two types may meet."""
+    apps = [app for side in (rule.roots, rule.right) for root in side for app in applications(root)]
+    if any({"to", "dtype"} & spec(app.op).attrs.keys() for app in apps):
+        return _floats(rule)
+    fields = [value.tree for app in apps for value in app.fields.values() if isinstance(value, Expression)]
+    parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
+    # A type that is wide, or is one of floats or numbers, is float32 among others.
+    parts = [part for part in parts if not (isinstance(part, ast.Call) and calls(part)[0][0] in _KINDS)]
+    if any(name in _OF_TYPES for tree in (*fields, *parts) for name, _ in calls(tree)):
+        return _floats(rule)
+    apart = len(rule.roots) > 1 or any(mixes_types(app.op) or parts_types(app.op) for app in apps)
+    return FLOATS[:2] if apart else FLOATS[:1]
+
+
+def _floats(rule: Rule) -> tuple[str, ...]:
+    return tuple(kind for kind in element_types(rule) if DType.of(kind).is_float)
+
+
+def index_types(rule: Rule, stated: str) -> tuple[str, ...]:
+    """The types of an operand that holds what its operator says: of indices also the narrower, if asked for."""
+    asks = any(name == "dtype" for one in rule.expressions() for name, _ in calls(one.tree))
+    return (stated, "int32") if asks and stated == "int64" else (stated,)
+
+
+@cache
+def parts_types(op: str) -> bool:
+    """True if an operator makes others than floats of floats, so that its results say nothing of their type."""
+    declared = spec(op)
+    try:
+        attrs = declared.complete({name: 0 for name in ("axis",) if name in declared.attrs})
+    except GraphError:
+        return False  # attributes of its own may name types, for which a rule is asked above
+    for rank in range(5):
+        types = [
+            TensorType(DType.of(declared.dtypes.get(place) or "float32"), (2,) * rank)
+            for place in range(declared.min_operands)
+        ]
+        try:
+            results = declared.result_types(types, attrs)
+        except (GraphError, TypeError, ValueError, LookupError, AttributeError):
+            continue
+        return any(t.dtype.is_float for t in types) and not all(t.dtype.is_float for t in results)
+    return False
+
+
+@cache
+def mixes_types(op: str) -> bool:
+    """True if an operator takes floats of two types together, as its shape rule says of some operands."""
+    declared = spec(op)
+    if declared.max_operands is not None and declared.max_operands < 2:
+        return False
+    most = max(declared.min_operands, 2) if declared.max_operands is None else declared.max_operands
+    try:
+        attrs = declared.complete({name: 0 for name in ("axis",) if name in declared.attrs})
+    except GraphError:
+        return True  # of one with attributes of its own nothing is known
+    for rank in range(5):
+        for count in range(max(declared.min_operands, 2), most + 1):
+            for odd in range(count):
+                kinds = ["float64" if place == odd else "float32" for place in range(count)]
+                dtypes = [DType.of(declared.dtypes.get(place) or kind) for place, kind in enumerate(kinds)]
+                if len({d for place, d in enumerate(dtypes) if place not in declared.dtypes}) < 2:
+                    continue
+                try:
+                    declared.result_types([TensorType(kind, (2,) * rank) for kind in dtypes], attrs)
+                except (GraphError, TypeError, ValueError, LookupError, AttributeError):
+                    continue
+                return True
+    return False
