@@ -10,18 +10,16 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
 from benchmarks.rules.falsity import falsity
+from benchmarks.rules.journal import journalled
 from benchmarks.rules.mutation import Mutant, mutants, sample
 from eqsat.rewrites.proof.check import THOROUGH, Effort, check
 from eqsat.rewrites.rules.loader import shipped_rules
@@ -71,14 +69,7 @@ def main(count: int, seed: int, jobs: int, output: Path) -> None:
     journal = output.with_suffix(".jsonl")
     found = list(mutants(shipped_rules()))
     chosen = sample(found, count, seed)
-    known = {r["text"]: r for r in _read(journal)}
-    pending = [m for m in chosen if m.rule.text not in known]
-    with journal.open("a", encoding="utf-8") as lines:
-        for record in track(_all(pending, jobs), "judging mutants", len(pending), console=Console(stderr=True)):
-            known[record["text"]] = record
-            lines.write(json.dumps(record, ensure_ascii=False) + "\n")
-            lines.flush()
-    records = [known[m.rule.text] for m in chosen]
+    records = journalled(chosen, judged, journal, jobs)
     wrong = [r for r in records if column(r) == "false, proved"]
     unsettled = [r for r in records if r["verdict"] == "undecided"]
     counts = table(records)
@@ -95,19 +86,6 @@ def main(count: int, seed: int, jobs: int, output: Path) -> None:
     _show(counts)
     if wrong:
         raise click.ClickException(f"{len(wrong)} false mutants are proved; see {output}")
-
-
-def _all(pending: list[Mutant], jobs: int) -> Iterator[dict[str, Any]]:
-    with ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as pool:
-        if pool is None:
-            yield from map(judged, pending)
-        else:
-            yield from (f.result() for f in as_completed([pool.submit(judged, m) for m in pending]))
-
-
-def _read(journal: Path) -> Iterator[dict[str, Any]]:
-    if journal.exists():
-        yield from map(json.loads, journal.read_text(encoding="utf-8").splitlines())
 
 
 def _show(counts: dict[str, dict[str, int]]) -> None:

@@ -1,0 +1,105 @@
+"""Tries what every condition of the shipped rules is for: ``python -m benchmarks.conditions --jobs 2``.
+
+Each rule is judged without one of its conditions: refuted, so that the condition is needed, or proved for every size,
+so that it is not needed for the rule to be true. Conditions about constants say where a rule pays, those about
+rounding, infinities and integers what proofs over the reals do not speak of. What is found is kept line by line beside
+the result until all have been tried, so that an interrupted run goes on where it stood.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.rules.journal import journalled
+from benchmarks.rules.mutation import Mutant, mutants, sample
+from eqsat.rewrites.conditions.syntax import conjuncts
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules.evidence import sizes_proved
+from eqsat.rewrites.rules.loader import shipped_rules
+from eqsat.rewrites.rules.rule import Rule
+
+RESULT = Path(__file__).parent / "results" / "conditions.json"
+DROPPED = "condition dropped"
+#: Few instances for Z3, which settles none that a proof for every size does not.
+EFFORT = Effort(symbolic=4)
+#: What a condition is about, by the functions that it calls.
+SUBJECTS = {
+    "cost": frozenset({"constant", "static"}),
+    "numbers": frozenset({"wide", "finite", "floating", "numeric", "representable"}),
+}
+VERDICTS = ("refuted", "redundant", "undecided")
+
+
+def subject(rule: Rule, mutant: Rule) -> str:
+    """What the condition is about that a mutant lacks: cost, kinds of numbers, or what is equal."""
+    kept = {condition.text for condition in mutant.conditions}
+    names: set[str] = set()
+    for condition in rule.conditions:
+        for part in conjuncts(condition.tree):
+            if ast.unparse(part) not in kept and condition.text not in kept:
+                names |= {
+                    node.func.id
+                    for node in ast.walk(part)
+                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+                }
+    return next((name for name, functions in SUBJECTS.items() if names and names <= functions), "equality")
+
+
+def judged(mutant: Mutant) -> dict[str, Any]:
+    """The verdict on one rule that lacks a condition, and the processor seconds that it took."""
+    (rule,) = (one for one in shipped_rules() if one.name == mutant.origin)
+    began = time.process_time()
+    found = check(mutant.rule, EFFORT)
+    verdict = "refuted" if found.verdict == "refuted" else "redundant" if found.ranks >= 0 else "undecided"
+    return {
+        "text": mutant.rule.text,
+        "origin": mutant.origin,
+        "subject": subject(rule, mutant.rule),
+        "verdict": verdict,
+        "why": sizes_proved(found.ranks, found.every_rank) if verdict == "redundant" else found.detail or found.open,
+        "seconds": round(time.process_time() - began, 2),
+    }
+
+
+@click.command()
+@click.option("--count", type=int, help="How many conditions, spread over all there are.  [default: all]")
+@click.option("--seed", default=1, show_default=True, help="Which of them.")
+@click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=RESULT, show_default=True)
+def main(count: int | None, seed: int, jobs: int, output: Path) -> None:
+    """Prints and writes which conditions of shipped rules are needed, by what they are about."""
+    found = [mutant for mutant in mutants(shipped_rules()) if mutant.kind == DROPPED]
+    chosen = found if count is None else sample(found, count, seed)
+    journal = output.with_suffix(".jsonl")
+    records = journalled(chosen, judged, journal, jobs)
+    counts = Counter((record["subject"], record["verdict"]) for record in records)
+    subjects = sorted({record["subject"] for record in records})
+    table = {name: {verdict: counts[name, verdict] for verdict in VERDICTS} for name in subjects}
+    result = {
+        "conditions": len(found),
+        "tried": len(records),
+        "seed": seed,
+        "table": table,
+        "seconds": round(sum(record["seconds"] for record in records), 1),
+        "undecided": [record for record in records if record["verdict"] == "undecided"],
+        "redundant": [record for record in records if record["verdict"] == "redundant"],
+    }
+    output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    journal.unlink()
+    shown = Table("a condition about", *VERDICTS, title=f"{len(records)} of {len(found)} conditions, each left out")
+    for name, row in table.items():
+        shown.add_row(name, *(str(row[verdict]) for verdict in VERDICTS))
+    Console().print(shown)
+
+
+if __name__ == "__main__":
+    main()
