@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from random import Random
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
@@ -37,6 +37,8 @@ _ONTO_FIRST = 4
 ACTIVATION, NO_ACTIVATION = "activation", "none"
 #: How operands come together: all are broadcast, the others onto the first, or another way.
 Spreading = Literal["all", "onto the first", "other"]
+#: Whether something is so on one sample: of an operator, with shapes and attributes, by a generator for elements.
+Claim: TypeAlias = Callable[[OpSpec, Sequence[Shape], Mapping[str, Any], Random], bool]
 
 
 def is_monotone(declared: OpSpec) -> bool:
@@ -118,38 +120,23 @@ def _type(declared: OpSpec, place: int, dtype: DType, shape: Shape) -> TensorTyp
 
 @cache
 def _seen_to_keep_rank(name: str, keepdims: bool, _infer: InferRule) -> bool:
-    declared = spec(name)
-    rng = Random(f"rank {name}")
-    seen = 0
-    for shapes, drawn in _samples(declared, rng):
-        attributes = {**drawn, **({"keepdims": True} if keepdims else {})}
+    def holds(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
+        attributes = declared.complete({**drawn, **({"keepdims": True} if keepdims else {})})
         types = [_type(declared, place, DType.FLOAT32, shape) for place, shape in enumerate(shapes)]
-        try:
-            results = declared.result_types(types, declared.complete(attributes))
-        except EqsatError:
-            return False
-        if not types or any(one.rank != types[0].rank for one in results):
-            return False
-        seen += 1
-    return seen > _SAMPLES // 2
+        return bool(types) and all(one.rank == types[0].rank for one in declared.result_types(types, attributes))
+
+    return _holds_on_samples(spec(name), f"rank {name}", holds)
 
 
 @cache
 def _seen_to_be_linear(name: str, place: int, _reference: Reference, _infer: InferRule) -> bool:
-    declared = spec(name)
-    if declared.max_operands is None or place >= declared.min_operands:
-        return False
-    rng = Random(f"linear {name} {place}")
-    seen = 0
-    for shapes, drawn in _samples(declared, rng):
+    def holds(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
         attributes = {**drawn, **({ACTIVATION: NO_ACTIVATION} if ACTIVATION in declared.attrs else {})}
-        try:
-            if not _is_linear_sample(declared, place, shapes, declared.complete(attributes), rng):
-                return False
-        except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
-            return False
-        seen += 1
-    return seen > _SAMPLES // 2
+        return _is_linear_sample(declared, place, shapes, declared.complete(attributes), rng)
+
+    declared = spec(name)
+    needed = declared.max_operands is not None and place < declared.min_operands
+    return needed and _holds_on_samples(declared, f"linear {name} {place}", holds)
 
 
 def _is_linear_sample(declared: OpSpec, place: int, shapes: Sequence[Shape], attributes: Attrs, rng: Random) -> bool:
@@ -177,26 +164,28 @@ def _is_linear_sample(declared: OpSpec, place: int, shapes: Sequence[Shape], att
 
 @cache
 def _seen_to_copy(name: str, _reference: Reference, _infer: InferRule) -> bool:
-    declared = spec(name)
-    rng = Random(f"copies {name}")
+    def holds(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
+        return _copies_sample(declared, shapes, declared.complete(drawn), rng)
+
+    return _holds_on_samples(spec(name), f"copies {name}", holds)
+
+
+def _holds_on_samples(declared: OpSpec, seed: str, holds: Claim) -> bool:
+    """True if a claim holds on all samples of the operands that an operator needs, of which there are enough."""
+    rng = Random(seed)
     seen = 0
-    for shapes, drawn in _samples(declared, rng):
+    for _ in range(_SAMPLES):
+        count = declared.min_operands if declared.max_operands is not None else rng.randint(1, 3)
+        drawn = declared.drawn(rng, [None] * count, {})
+        if drawn is None:
+            continue
         try:
-            if not _copies_sample(declared, shapes, declared.complete(drawn), rng):
+            if not holds(declared, *drawn, rng):
                 return False
         except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
             return False
         seen += 1
     return seen > _SAMPLES // 2
-
-
-def _samples(declared: OpSpec, rng: Random) -> Iterator[tuple[Sequence[Shape], Mapping[str, Any]]]:
-    """Shapes of the operands that an operator needs, with attributes."""
-    for _ in range(_SAMPLES):
-        count = declared.min_operands if declared.max_operands is not None else rng.randint(1, 3)
-        drawn = declared.drawn(rng, [None] * count, {})
-        if drawn is not None:
-            yield drawn
 
 
 def _copies_sample(declared: OpSpec, shapes: Sequence[Shape], attributes: Attrs, rng: Random) -> bool:
