@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from functools import cache
+from random import Random
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
@@ -12,6 +13,8 @@ from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.ranks import calls
 from eqsat.rewrites.rules.rule import Rule, applications
 
+#: How many samples of an operator are looked at.
+_SAMPLES = 20
 #: Functions of element types, and those that hold of float32 wherever they hold.
 _KINDS = frozenset({"floating", "wide", "numeric"})
 _OF_TYPES = _KINDS | {"dtype", "representable"}
@@ -72,23 +75,26 @@ def index_types(rule: Rule, stated: str) -> tuple[str, ...]:
 
 @cache
 def parts_types(op: str) -> bool:
-    """True if an operator makes others than floats of floats, so that its results say nothing of their type."""
+    """True if an operator may make others than floats of floats, so that its results say nothing of their type.
+
+    That is seen on samples; of an operator that has none nothing is known.
+    """
     declared = spec(op)
-    try:
-        attrs = declared.complete({name: 0 for name in ("axis",) if name in declared.attrs})
-    except GraphError:
-        return False  # attributes of its own may name types, for which a rule is asked above
-    for rank in range(5):
-        types = [
-            TensorType(DType.of(declared.dtypes.get(place) or "float32"), (2,) * rank)
-            for place in range(declared.min_operands)
-        ]
+    rng = Random(f"types {op}")
+    typed = False
+    for _ in range(_SAMPLES):
+        drawn = declared.drawn(rng, [None] * max(declared.min_operands, 1), {})
+        if drawn is None:
+            continue
+        types = [TensorType.of(declared.dtypes.get(p) or FLOATS[0], shape) for p, shape in enumerate(drawn[0])]
         try:
-            results = declared.result_types(types, attrs)
+            results = declared.result_types(types, declared.complete(drawn[1]))
         except (GraphError, TypeError, ValueError, LookupError, AttributeError):
             continue
-        return any(t.dtype.is_float for t in types) and not all(t.dtype.is_float for t in results)
-    return False
+        typed = True
+        if any(t.dtype.is_float for t in types) and not all(t.dtype.is_float for t in results):
+            return True
+    return not typed
 
 
 @cache

@@ -9,6 +9,7 @@ from eqsat.language.terms.dims import Sym
 from eqsat.rewrites.proof.check import check
 from eqsat.rewrites.proof.ranks import sufficient_rank
 from eqsat.rewrites.proof.sizes import prove_paths, prove_sizes
+from eqsat.rewrites.proof.types import parts_types
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
@@ -200,6 +201,11 @@ def test_no_false_rule_is_proved(text: str) -> None:
 )
 def test_no_claim_goes_beyond_types_numbers_and_indices(text: str) -> None:
     assert not prove_sizes(rule(text), QUESTIONS).is_proved
+
+
+def test_operators_that_make_no_floats_of_floats_leave_types_apart() -> None:
+    assert all(map(parts_types, ("less", "argmax", "isnan", "topk")))
+    assert not any(map(parts_types, ("add", "where", "slice", "gather", "conv", "softmax")))
 
 
 @pytest.mark.parametrize(
