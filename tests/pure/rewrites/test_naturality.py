@@ -13,6 +13,10 @@ from eqsat.rewrites.rules.parser import parse_rules
 ALIGNED = "reshape(c, shape=ones(rank(x) - rank(c)) + shape(c))"
 #: True rules, one of each step that a proof takes.
 TRUE = (
+    "bitwise_and(x, y) => bitwise_and(y, x)",
+    "x + relu(y) => relu(y) + x",
+    "slice(quantize_linear(x, s, z, axis=j, block=0), **a) "
+    "=> quantize_linear(slice(x, **a), s, z, axis=0, block=0) if size(s) == 1, size(z) == 1",
     "relu(transpose(x, perm=p)) => transpose(relu(x), perm=p)",
     "reshape(isnan(x), shape=s) => isnan(reshape(x, shape=s))",
     "tanh(slice(exp(x), **s)) => slice(tanh(exp(x)), **s)",
@@ -111,7 +115,7 @@ FALSE = (
     "if size(c) == 1, rank(c) <= rank(x), wide(x)",
 )
 #: What proofs along paths do not follow.
-OF_OTHERS = ("reshape(isnan", "resize", "conv")
+OF_OTHERS = ("reshape(isnan", "resize", "conv", "bitwise", "slice(quantize")
 
 
 def parsed(text):

@@ -79,6 +79,55 @@ def spreading(declared: OpSpec) -> Spreading:
     return _seen_to_spread(declared.name, declared.infer)
 
 
+def takes_single_parameters(declared: OpSpec) -> bool:
+    """True if parameters of one element are those of every element, and along which axis they are does not matter."""
+    return declared.parameters == "block" and _seen_to_take_single(declared.name, declared.reference, declared.infer)
+
+
+#: The attributes that say along which axis parameters go, and how many elements have one.
+ALONG = ("axis", "block")
+_SINGLES: tuple[tuple[int, ...], ...] = ((), (1,))
+#: Shapes of one element that are refused.
+_REFUSED: tuple[tuple[int, ...], ...] = ((1, 1), (1, 1, 1))
+
+
+@cache
+def _seen_to_take_single(name: str, _reference: Reference, _infer: InferRule) -> bool:
+    declared, rng = spec(name), np.random.default_rng(0)
+    for shape in ((), (3,), (2, 3), (2, 1, 3)):
+        drawn = (
+            rng.integers(0, 9, shape).astype(np.int8)
+            if 0 in declared.dtypes
+            else rng.normal(size=shape).astype(np.float32)
+        )
+        made = [
+            _parameterised(declared, drawn, one, axis)
+            for one in _SINGLES
+            for axis in range(-len(shape), max(len(shape), 1))
+        ]
+        axes = range(-3, 4)
+        if any(_parameterised(declared, drawn, one, axis) is not None for one in _REFUSED for axis in axes):
+            return False
+        parts = [_parameterised(declared, part, (), 0) for part in np.ravel(drawn)]
+        for one in made:
+            if one is None or one.shape != shape or list(np.ravel(one)) != [float(part) for part in parts]:
+                return False
+    return True
+
+
+def _parameterised(declared: OpSpec, given: Any, single: tuple[int, ...], axis: int) -> Any:
+    """The result of numbers with a scale and a zero point of one shape; None where they do not go together."""
+    operands = [np.asarray(given), np.full(single, 0.37, np.float32), np.full(single, 2, np.int8)]
+    types = [TensorType(DType.of(o.dtype), o.shape) for o in operands]
+    attributes = declared.complete({"axis": axis, "block": 0, **({"to": "int8"} if "to" in declared.attrs else {})})
+    try:
+        results = declared.result_types(types, attributes)
+    except EqsatError:
+        return None
+    (result,) = outputs(Floats(), declared.name, attributes, operands, list(types), results)
+    return np.asarray(result, np.float64)
+
+
 @cache
 def _seen_to_keep_type(name: str, _infer: InferRule) -> bool:
     declared = spec(name)
@@ -125,7 +174,7 @@ def _seen_to_keep_rank(name: str, keepdims: bool, _infer: InferRule) -> bool:
         types = [_type(declared, place, DType.FLOAT32, shape) for place, shape in enumerate(shapes)]
         return bool(types) and all(one.rank == types[0].rank for one in declared.result_types(types, attributes))
 
-    return _holds_on_samples(spec(name), f"rank {name}", holds)
+    return holds_on_samples(spec(name), f"rank {name}", holds)
 
 
 @cache
@@ -136,7 +185,7 @@ def _seen_to_be_linear(name: str, place: int, _reference: Reference, _infer: Inf
 
     declared = spec(name)
     needed = declared.max_operands is not None and place < declared.min_operands
-    return needed and _holds_on_samples(declared, f"linear {name} {place}", holds)
+    return needed and holds_on_samples(declared, f"linear {name} {place}", holds)
 
 
 def _is_linear_sample(declared: OpSpec, place: int, shapes: Sequence[Shape], attributes: Attrs, rng: Random) -> bool:
@@ -167,10 +216,10 @@ def _seen_to_copy(name: str, _reference: Reference, _infer: InferRule) -> bool:
     def holds(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
         return _copies_sample(declared, shapes, declared.complete(drawn), rng)
 
-    return _holds_on_samples(spec(name), f"copies {name}", holds)
+    return holds_on_samples(spec(name), f"copies {name}", holds)
 
 
-def _holds_on_samples(declared: OpSpec, seed: str, holds: Claim) -> bool:
+def holds_on_samples(declared: OpSpec, seed: str, holds: Claim) -> bool:
     """True if a claim holds on all samples of the operands that an operator needs, of which there are enough."""
     rng = Random(seed)
     seen = 0

@@ -14,13 +14,16 @@ from eqsat.language.terms import App, Pattern, Siblings, Spread, Var
 from eqsat.language.terms.pattern import ABSENT as LEFT_OUT
 from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.conditions.expression import compiled
+from eqsat.rewrites.proof.naturality.claims import takes_single_parameters
 from eqsat.rewrites.proof.naturality.statements import Atom, ShapeStatements, member
 from eqsat.rewrites.proof.naturality.values import ABSENT, Attributes, IndexedValue, Operations, Unfollowed
 from eqsat.rewrites.rules.rule import Rule
 
 
-def is_natural(rule: Rule) -> bool:
+def is_natural(rule: Rule, *, exact: bool = False) -> bool:
     """True if both sides are shown to be the same operators on single elements of the same places.
+
+    An `exact` proof takes no operator for linear, and no function for one that keeps order: floats do not.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
     >>> (rule,) = parse_rules("turned: relu(transpose(x, perm=p)) => transpose(relu(x), perm=p)")
@@ -29,7 +32,7 @@ def is_natural(rule: Rule) -> bool:
     """
     if isinstance(rule.left, Siblings) or rule.parts or len(rule.left) != len(rule.right):
         return False
-    walk = _Walk(rule)
+    walk = _Walk(rule, exact=exact)
     try:
         left = [walk.value(root) for root in rule.left]
         walk.operations.is_left = False
@@ -42,9 +45,9 @@ def is_natural(rule: Rule) -> bool:
 class _Walk:
     """A walk over both sides of a rule, which gives the value of each pattern."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, *, exact: bool) -> None:
         self._statements = ShapeStatements(rule)
-        self.operations = Operations(self._statements)
+        self.operations = Operations(self._statements, exact=exact)
         for root in rule.roots:
             self._note_steps(root)
 
@@ -66,6 +69,8 @@ class _Walk:
             return self.operations.on_each(declared, attributes, operands)
         if declared.movement:
             return self.operations.moved(declared, attributes, operands)
+        if takes_single_parameters(declared):
+            return self.operations.with_single_parameters(declared, attributes, operands)
         made = self.operations.reduced(declared, attributes, operands)
         plain = not pattern.fields and pattern.record is None
         if plain and all(isinstance(one, Var) and one.name not in loop for one in pattern.operands):

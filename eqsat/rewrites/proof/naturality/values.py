@@ -10,6 +10,7 @@ from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.rewrites.proof.naturality.claims import (
     ACTIVATION,
+    ALONG,
     NO_ACTIVATION,
     copies,
     is_linear,
@@ -69,8 +70,8 @@ class Operations:
     name the same movements of the same shapes.
     """
 
-    def __init__(self, statements: ShapeStatements) -> None:
-        self._known = statements
+    def __init__(self, statements: ShapeStatements, *, exact: bool) -> None:
+        self._known, self._exact = statements, exact
         self.is_left = True
         #: The permutations that the left side has.
         self._perms: set[str] = set()
@@ -88,7 +89,28 @@ class Operations:
         dtype = given[0].dtype
         if not keeps_type(declared):
             dtype = ("made", declared.name, attributes, tuple(one.dtype for one in operands))
-        return IndexedValue(shape, dtype, ("each", declared.name, attributes, tuple(one.element for one in operands)))
+        elements = [one.element for one in operands]
+        return IndexedValue(shape, dtype, ("each", declared.name, attributes, tuple(elements)))
+
+    def with_single_parameters(
+        self, declared: OpSpec, attributes: Attributes, operands: list[IndexedValue]
+    ) -> IndexedValue:
+        """The value of an operator on the elements of its first operand, with parameters of one element each."""
+        first = operands[0]
+        given = [one for one in operands[1:] if one.element != ABSENT]
+        if first.count is not None or not all(
+            one.element[0] == "number" and one.shape <= self._known.single and one.count is None for one in given
+        ):
+            raise Unfollowed
+        texts = dict(attributes.texts)
+        if attributes.record is not None or texts.get("block") != "0" or "axis" not in texts:
+            raise Unfollowed
+        if not self.is_left and texts["axis"] != "0":  # which there is of every tensor
+            raise Unfollowed
+        plain = Attributes(tuple(pair for pair in attributes.texts if pair[0] not in ALONG), None)
+        dtype = ("made", declared.name, plain, tuple(one.dtype for one in operands))
+        element = ("each", declared.name, plain, tuple(one.element for one in operands))
+        return IndexedValue(first.shape, dtype, element)
 
     def moved(self, declared: OpSpec, attributes: Attributes, operands: list[IndexedValue]) -> IndexedValue:
         """The value of an operator that copies elements: its movement taken below what is computed of each of them."""
@@ -117,7 +139,7 @@ class Operations:
 
     def reduced(self, declared: OpSpec, attributes: Attributes, operands: list[IndexedValue]) -> IndexedValue:
         """The value of the largest or least elements: functions that keep order are taken out of it."""
-        if declared.name not in _EXTREMES or len(operands) != 1 or operands[0].count is not None:
+        if self._exact or declared.name not in _EXTREMES or len(operands) != 1 or operands[0].count is not None:
             return self.computed(declared, attributes, operands)
         (one,) = operands
         reduction = (declared.name, attributes, self._known.closed(one.shape))
@@ -130,7 +152,7 @@ class Operations:
         linear: tuple[int, ...] = ()
         is_real = any(one.dtype in {("type", name) for name in self._known.real} for one in operands)
         is_plain = is_real and self._has_no_activation(declared, attributes)
-        if is_plain and len(operands) == declared.min_operands:
+        if is_plain and not self._exact and len(operands) == declared.min_operands:
             linear = tuple(place for place in range(len(operands)) if is_linear(declared, place))
             dtype = operands[0].dtype if keeps_type(declared) else dtype
         result = ("result", declared.name, attributes, shapes)
@@ -186,8 +208,8 @@ class Operations:
     def are_equal(self, one: IndexedValue, other: IndexedValue) -> bool:
         """True if two values are one tensor."""
         return (
-            one.element == other.element
-            and one.dtype == other.dtype
+            _ordered(one.element) == _ordered(other.element)
+            and (one.dtype == other.dtype or _has_type_of_all(one.element))
             and self._normal(one.shape) == self._normal(other.shape)
         )
 
@@ -320,6 +342,31 @@ def _below(move: Hashable, elements: Sequence[Element], steady: frozenset[str]) 
     if alike and (first[0] in ("number", "absent") or (first[0] == "of" and first[1] in steady)):
         return first
     return ("move", move, tuple(elements))
+
+
+def _ordered(element: Element) -> Element:
+    """The element with operands of commutative operators in an order that does not depend on how they are given."""
+    match element:
+        case ("each", name, attributes, parts):
+            ordered = [_ordered(part) for part in parts]
+            return ("each", name, attributes, tuple(sorted(ordered, key=_text) if spec(name).commutative else ordered))
+        case ("move" | "result" as kind, key, parts):
+            return (kind, key, tuple(_ordered(part) for part in parts))
+        case ("reduced", key, part):
+            return ("reduced", key, _ordered(part))
+    return element
+
+
+def _has_type_of_all(element: Element) -> bool:
+    """True for the result of an operator that takes operands of one type, in any order, and keeps it."""
+    return element[0] == "each" and spec(element[1]).commutative and keeps_type(spec(element[1]))
+
+
+def _text(thing: Any) -> str:
+    """A text of a key, the same in every process."""
+    if isinstance(thing, frozenset):
+        return "{" + ",".join(sorted(map(_text, thing))) + "}"
+    return "(" + ",".join(map(_text, thing)) + ")" if isinstance(thing, tuple) else repr(thing)
 
 
 def _outside(reduction: Hashable, element: Element) -> Element:
