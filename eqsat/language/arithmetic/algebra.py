@@ -303,6 +303,9 @@ class Algebra:
                 facts += [term >= c for c in term.children()]
             elif name == "exp":
                 facts.append(term > 0)
+                of = term.arg(0)
+                if z3.is_app(of) and of.decl().name() == "log":
+                    facts.append(z3.Implies(of.arg(0) > 0, term == of.arg(0)))
             elif name == "inverse":
                 facts.append(z3.Implies(term.arg(0) > 0, z3.And(term > 0, term * term.arg(0) == 1)))
             elif name == "sqrt2":

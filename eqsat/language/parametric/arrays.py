@@ -10,10 +10,10 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from eqsat.errors import ShapeError
 from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.paths import current, followed
-from eqsat.language.terms import broadcast_shapes
-from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.dims import Dim, broadcast_dims
 
 Indices: TypeAlias = tuple[Any, ...]
 Element: TypeAlias = Callable[[Indices], Any]
@@ -85,6 +85,11 @@ class IndexedArray:
     def size(self) -> Any:
         """The number of elements."""
         return product_of(self.shape)
+
+    @property
+    def flat(self) -> list[Any]:
+        """The first element, which code asks for to see of which kind elements are."""
+        return [self.at((0,) * self.ndim)]
 
     @property
     def T(self) -> Any:  # noqa: N802 - as NumPy calls it
@@ -230,15 +235,22 @@ def spread(array: Any, shape: Sequence[Any]) -> Element:
 
 
 def broadcast(*shapes: Sequence[Any]) -> tuple[Any, ...]:
-    """The broadcast of shapes by NumPy's rule; nothing is asked of dims that are the same formula."""
+    """The broadcast of shapes by NumPy's rule; nothing is asked of dims that are the same formula, or known to be 1."""
+    path = current()
     rank = max(map(len, shapes), default=0)
     result: list[Any] = []
     for axis in range(rank):
         dims = [shape[axis - rank + len(shape)] for shape in shapes if axis >= rank - len(shape)]
         found = dims[0]
         for dim in dims[1:]:
-            if formula_of(dim) != formula_of(found):
-                (found,) = broadcast_shapes((found,), (dim,))
+            one, other = path.reduced(formula_of(found)), path.reduced(formula_of(dim))
+            if one == 1:
+                found = dim
+            elif other not in (1, one):
+                joined = broadcast_dims(found, dim)
+                if joined is None:
+                    raise ShapeError(f"dims {one} and {other} do not broadcast")
+                found = joined
         result.append(found)
     return tuple(result)
 

@@ -37,6 +37,8 @@ class Elements:
         #: Between which formula and its negative all elements of operands of indices are.
         self.index_bounds: dict[str, list[Dim]] = {}
         self._folds: dict[Any, Any] = {}
+        #: How many folds there are inside each other, by the names of their atoms.
+        self._depths: dict[str, int] = {}
         self._names: dict[int, tuple[Any, frozenset[str]]] = {}
         self._fresh = itertools.count()
 
@@ -150,13 +152,20 @@ class Elements:
         return Fold(fold.kind, tuple(map(str, fresh.values())), domain, self.replaced(fold.term, fresh), fold.free)
 
     def fold(self, kind: str, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
-        """The atom of a fold."""
+        """The atom of a fold, one for all that differ in the names of bound unknowns alone."""
+        inner = [self._depths.get(name, 0) for name in self.consts(term)]
+        depth = max(inner, default=0) + 1
+        plain = {name: Sym.named(f"k'{depth}.{place}") for place, name in enumerate(bound)}
+        if bound != tuple(map(str, plain.values())):
+            domain = tuple(asked(question, plain) for question in domain)
+            bound, term = tuple(map(str, plain.values())), self.replaced(term, plain)
         key = (kind, bound, domain, term.get_id())
         if key not in self._folds:
             free = (self.names(term) | frozenset[str]().union(*(q.names() for q in domain))) - {*bound}
             const = self.z3.Real(f"{kind}#{len(self._folds)}")
             self.atoms[const.decl().name()] = Fold(kind, bound, domain, term, free)
             self._folds[key] = const
+            self._depths[const.decl().name()] = depth
         return self._folds[key]
 
     # --- folds over axes -------------------------------------------------------------------------------------------
@@ -178,6 +187,20 @@ class Elements:
         if kind == "sum":
             return self._sum(found)
         return self._extreme(kind, found)
+
+    def whole(self, sizes: Sequence[Any], body: Callable[[tuple[Any, ...]], Any]) -> Any:
+        """All that a body is at indices below some sizes, as one term: it is equal to another where all of that is."""
+        path = current()
+        formulas = [path.reduced(formula_of(size)) for size in sizes]
+        if not all(path.decide(Fact.positive(formula)) for formula in formulas):
+            raise NotParametric("all elements of nothing")
+        found = self._pieces([positive_digits(formula)[0] for formula in formulas], path.level, body)
+        if len(found) != 1:
+            raise NotParametric("all elements of what has several parts")
+        ((bound, domain, term, needed),) = found
+        every = [self.fold("every", bound, domain, statement) for statement in needed]
+        path.needed.update((one.get_id(), one) for one in every)
+        return self.fold("all", bound, domain, self.algebra.normal(term))
 
     def _pieces(
         self, written: Sequence[Sequence[Dim]], level: int, body: Callable[[tuple[Any, ...]], Any]

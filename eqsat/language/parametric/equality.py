@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
+from eqsat.language.parametric.definedness import is_positive
 from eqsat.language.parametric.elements import Elements, asked, solution
 from eqsat.language.parametric.facts import Fact, number, substituted, term
 from eqsat.language.parametric.integers import formula_of
@@ -57,17 +58,23 @@ class Equality:
         folds = [elements.atoms[one.decl().name()] for one in given if not self.z3.is_bool(one)]
         if any(self._same(one, atom, 0) for one in folds):
             return True
+        if atom.kind != "every":
+            return False
         atom = elements.renamed(atom)
         inner = self._within(atom)
         if inner is None:
             return True
         with inner:
-            return self._follows(atom.term, (), ())
+            return self._follows(atom.term, plain, plain)
 
     def _settled(self, left: Any, right: Any) -> bool:
         """True if two terms are equal whatever their atoms are, of which the facts of this path hold."""
-        signs = self.elements.said_of(left, right)
-        return self.elements.algebra.settle(left, right, STEPS, [*current().statements, *signs]) == "proved"
+        elements = self.elements
+        facts = [*current().statements, *elements.said_of(left, right)]
+        if elements.algebra.settle(left, right, STEPS, facts) == "proved":
+            return True
+        positive = [c > 0 for one in (left, right) for c in elements.consts(one).values() if is_positive(elements, c)]
+        return bool(positive) and elements.algebra.settle(left, right, STEPS, [*facts, *positive]) == "proved"
 
     def _merged(self, left: Any, right: Any, depth: int) -> Any | None:
         """The right term with atoms that are equal to some of the left one's replaced by these; None without any."""

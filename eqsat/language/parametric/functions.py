@@ -174,6 +174,14 @@ def _tile(x: IndexedArray, repeats: Any) -> IndexedArray:
     return IndexedArray(shape, lambda i: x.at(tuple([n % dim for n, dim in zip(i, x.shape, strict=True)])))
 
 
+@numpy_function(np.repeat)
+def _repeat(x: IndexedArray, repeats: Any, axis: int) -> IndexedArray:
+    shape = [dim * repeats if place == axis % x.ndim else dim for place, dim in enumerate(x.shape)]
+    return IndexedArray(
+        shape, lambda i: x.at(tuple([n // repeats if place == axis % x.ndim else n for place, n in enumerate(i)]))
+    )
+
+
 @numpy_function(np.pad)
 def _pad(x: IndexedArray, widths: Any, mode: str = "constant", constant_values: Any = 0) -> IndexedArray:
     if mode != "constant":

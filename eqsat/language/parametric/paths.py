@@ -175,7 +175,20 @@ class Path:
                 self.solved = {known: substituted(said, {name: value}) for known, said in self.solved.items()}
                 self.solved[name] = value
                 return True
-        return self._solve_multiple(formula)
+        return self._solve_unit(formula) or self._solve_multiple(formula)
+
+    def _solve_unit(self, formula: Dim) -> bool:
+        """True if an equation says that a product is 1, of which one more factor is not below 0: it is 1."""
+        terms = dict(formula.terms) if isinstance(formula, Sym) else {}
+        if len(terms) != 2 or sum(terms.values()) != 0 or abs(terms.get((), 0)) != 1:
+            return False
+        (product,) = (monomial for monomial in terms if monomial)
+        for atom, _power in product:
+            if isinstance(atom, str) and self.least.get(atom, -1) >= 0:
+                self.solved = {known: substituted(said, {atom: 1}) for known, said in self.solved.items()}
+                self.solved[atom] = 1
+                return True
+        return False
 
     def _solve_multiple(self, formula: Dim) -> bool:
         """True if an equation says that one of its unknowns is a multiple of others: then how often is an unknown.

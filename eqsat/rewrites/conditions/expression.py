@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
 from eqsat.language.ops import OPS, spec
@@ -19,6 +22,12 @@ from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.conditions.interpreter import interpreted
 from eqsat.rewrites.conditions.syntax import check_tree, free_names
 
+#: A rule for the types that an operator with attributes returns for types of operands.
+Typing: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None]], tuple[TensorType, ...]]
+_TYPING: ContextVar[Typing | None] = ContextVar("typing", default=None)
+#: Functions of shapes, which a proof works out in another way, and what stands in their places.
+REPLACEABLE = frozenset({"broadcast", "spans", "mask_spans"})
+_REPLACED: ContextVar[Mapping[str, Callable[..., Any]]] = ContextVar("replaced", default=MappingProxyType({}))
 _BUILTINS: dict[str, Callable[..., Any]] = {
     "len": len,
     "range": bounded_range,
@@ -118,7 +127,16 @@ def _function_name(call: ast.Call, text: str) -> str:
 
 def _callable(name: str) -> Callable[..., Any]:
     body = FUNCTIONS.get(name) or _BUILTINS.get(name) or _typed(name)
+    if name in REPLACEABLE:
+        return _replaceable(name, body)
     return _sized(body, _COUNTS[name]) if name in _COUNTS else body
+
+
+def _replaceable(name: str, body: Callable[..., Any]) -> Callable[..., Any]:
+    def result(*operands: Any) -> Any:
+        return _REPLACED.get().get(name, body)(*operands)
+
+    return result
 
 
 def _sized(body: Callable[..., Any], place: int) -> Callable[..., Any]:
@@ -138,6 +156,18 @@ def _typed(op: str) -> Callable[..., Typed]:
     def result(*operands: Any, **attrs: Any) -> Typed:
         declared = spec(op)
         types = [o.type for o in operands]
-        return Typed(declared.result_types(types, declared.complete(Attrs(attrs)))[0])
+        complete, typing = declared.complete(Attrs(attrs)), _TYPING.get()
+        return Typed(typing(op, complete, types)[0] if typing else declared.result_types(types, complete)[0])
 
     return result
+
+
+@contextmanager
+def typed_by(typing: Typing, functions: Mapping[str, Callable[..., Any]]) -> Iterator[None]:
+    """Take result types from another rule inside the block, and values of replaceable functions from others."""
+    tokens = _TYPING.set(typing), _REPLACED.set(functions)
+    try:
+        yield
+    finally:
+        _TYPING.reset(tokens[0])
+        _REPLACED.reset(tokens[1])

@@ -165,6 +165,12 @@ class FreeAttributes:
             raise NotParametric(f"attribute mode of {self.declared.name}")
         return str(chosen(["constant", "edge", "reflect", "wrap"], name))
 
+    def _direction(self, name: str) -> str:
+        return str(chosen(["forward", "reverse", "bidirectional"], name))
+
+    def _layout(self, name: str) -> int:
+        return int(chosen([0, 1], name))
+
     def _to(self, name: str) -> str:
         return str(chosen(self.element_types, name))
 

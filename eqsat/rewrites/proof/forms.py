@@ -17,9 +17,12 @@ from eqsat.language.terms.pattern import Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.instances.walk import Key, PatternStep, PatternWalk
 from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, size
+from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
+from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
+from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
 from eqsat.rewrites.proof.types import element_types, index_types, told_apart
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import Terms, types_of
+from eqsat.rewrites.rules.term import Term, Terms, types_of
 
 #: What a condition on an operand says of each of its elements.
 SIGNS: dict[str, Callable[[Any], Any]] = {
@@ -57,6 +60,9 @@ class ParametricOperand:
     type: TensorType
     uniform: Any = None
     is_identity: bool = False
+    is_matched: bool = False
+    #: The number that all are, of integers.
+    everywhere: Any = None
 
     def __eq__(self, other: object) -> bool:
         raise NotParametric("whether operands are the same")
@@ -65,6 +71,12 @@ class ParametricOperand:
 
     def _asked(self) -> NoReturn:
         raise ElementsAsked(self.name)
+
+    def _either(self, name: str) -> bool:
+        """Not known; where the right side's attributes ask, there is a path for either answer."""
+        if not self.is_matched:
+            self._asked()
+        return bool(chosen([True, False], f"{self.name} {name}"))
 
     @property
     def constant(self) -> bool:
@@ -91,12 +103,12 @@ class ParametricOperand:
     @property
     def finite(self) -> bool:
         """Not known."""
-        self._asked()
+        return self._either("finite")
 
     @property
     def attends(self) -> bool:
         """Not known."""
-        self._asked()
+        return self._either("attends")
 
     @property
     def diagonal(self) -> float | None:
@@ -110,8 +122,8 @@ class FormWalk(PatternWalk):
     `dropped` are the conditions on elements, of which only what `said` and the operands hold is used.
     """
 
-    def __init__(self, rule: Rule, most_rank: int) -> None:
-        self.rule, self.most_rank = rule, most_rank
+    def __init__(self, rule: Rule, most_rank: int, typing: OpaqueTypes) -> None:
+        self.rule, self.most_rank, self._typing = rule, most_rank, typing
         self.bindings = Bindings()
         self.bound: dict[Key, Any] = {}
         self.dropped: list[Expression] = []
@@ -119,7 +131,8 @@ class FormWalk(PatternWalk):
         self.said: list[tuple[str, Callable[[Any], Any]]] = []
         self._lengths: dict[str, int] = {}
         self._floats, self._kinds = told_apart(rule), element_types(rule)
-        self._pending = list(rule.conditions)
+        # What is said of one operand alone is asked first, as it leaves fewer paths for what is said of several.
+        self._pending = sorted(rule.conditions, key=lambda condition: len(compiled(condition).names))
         self._terms = Terms(rule)
         self._applied: list[Any] = []
         self._ranks: list[int] = []
@@ -132,6 +145,8 @@ class FormWalk(PatternWalk):
             self._lengths |= dict.fromkeys(names, length)
         roots = self.roots(self.rule.left)
         self._check(everything=True)
+        for operand in self.operands:
+            operand.is_matched = True
         return [self._applied[number] for number in roots]
 
     @property
@@ -153,8 +168,19 @@ class FormWalk(PatternWalk):
     def apply(self, step: PatternStep, begun: None) -> int:
         """The term of an operator, its open operands and attributes chosen."""
         declared = spec(step.app.op)
-        operands = [self._operand(source, declared, place) for place, source in enumerate(step.operands)]
+        operands: list[Any] = []
+        for place, source in enumerate(step.operands):
+            # Before there are paths for all else.
+            if isinstance(source, int) and has_other_rank(declared, place, self._applied[source].type.rank):
+                raise NoMatch(f"{declared.name} of another rank")
+        for place, source in enumerate(step.operands):
+            known = [None if t is None else t.rank for t in types_of(operands)]
+            ranks = possible_ranks(declared, place, known, self.most_rank)
+            operands.append(self._operand(source, declared, place, ranks))
         types = types_of(operands)
+        needed = types[: declared.min_operands]
+        if len({t.dtype for t in needed if t is not None}) > 1 and refuses_several_types(declared):
+            raise NoMatch(f"{declared.name} of several element types")
         attrs = self._attributes(step, declared, [t for t in types if t is not None])
         try:
             made = self._made(step.app.op, attrs, operands)
@@ -167,18 +193,20 @@ class FormWalk(PatternWalk):
         return len(self._applied) - 1
 
     def _made(self, op: str, attrs: Attrs, operands: Sequence[Any]) -> Any:
-        from eqsat.rewrites.rules.term import Term, result_types
+        return Term(op, attrs, tuple(operands), self._typing(op, attrs, types_of(operands)))
 
-        return Term(op, attrs, tuple(operands), result_types(op, attrs, types_of(operands)))
-
-    def _operand(self, source: Any, declared: OpSpec, place: int) -> Any:
+    def _operand(self, source: Any, declared: OpSpec, place: int, ranks: Sequence[int]) -> Any:
         if source is None or isinstance(source, int):
             return None if source is None else self._applied[source]
         if source not in self.bound:
             name = source[0] if source[1] is None else f"{source[0]}#{source[1]}"  # xs0 may be another operand
-            rank = chosen(range(self.most_rank + 1), f"rank of {name}")
+            if not ranks:
+                raise NoMatch(f"{declared.name} of a rank above {self.most_rank}")
+            rank = chosen(ranks, f"rank of {name}")
             dims = tuple(size(f"{name}.{axis}") for axis in range(rank))
             stated = declared.dtypes.get(place)
+            if declared.form is not None and place >= len(declared.form.terms) and stated is None:
+                raise NotParametric(f"an operand of {declared.name} of any element type")
             kinds = self._floats if stated is None else index_types(self.rule, stated)
             kind = DType.of(str(chosen(kinds, f"type of {name}")))
             self._bind(source, ParametricOperand(name, TensorType(kind, dims)))
@@ -217,7 +245,19 @@ class FormWalk(PatternWalk):
         free = FreeAttributes(
             declared, types, known, f"{step.app.op} {len(self._applied)}", self.most_rank, self._kinds
         )
-        attrs = declared.complete({name: free.value(name) for name in declared.attrs})
+        looked = set(declared.attrs)
+        if declared.name in self._typing.opaque:
+            looked = asked_attributes(self.rule, declared)
+            computed = computed_names(self.rule)
+            looked |= {name for name, key in step.names.items() if key[0] in computed}
+            if step.record is not None and step.record[0] in computed:
+                looked = set(declared.attrs)
+        attrs = declared.complete(
+            {
+                name: free.value(name) if name in looked or name in known else OpaqueValue(f"{free.name} {name}")
+                for name in declared.attrs
+            }
+        )
         if step.record is not None and step.record not in self.bound:
             self._bind(step.record, attrs)
         for name, key in step.names.items():
@@ -268,12 +308,16 @@ class FormWalk(PatternWalk):
             return
         operands = [self.bindings.tensors.get(a.id) for a in tree.args if isinstance(a, ast.Name)]
         known = [one for one in operands if isinstance(one, ParametricOperand)]
+        if tree.func.id == "is_all" and len(tree.args) == 2 and len(known) == 1 and not known[0].type.dtype.is_float:
+            known[0].everywhere = self._value(Expression(ast.unparse(tree.args[1]), tree.args[1]), self.bindings)
         if not all(one.type.dtype.is_float for one in known):
             return  # what is said of numbers is not said of truth values and indices
         if tree.func.id == "is_all" and len(tree.args) == 2 and len(known) == 1:
             number = self._value(Expression(ast.unparse(tree.args[1]), tree.args[1]), self.bindings)
             if type(number) in (int, float, UnknownNumber):
                 known[0].uniform = number
+        elif tree.func.id == "is_zero" and len(known) == 1:
+            known[0].uniform = 0
         elif tree.func.id == "is_uniform" and len(known) == 1:
             known[0].uniform = UnknownNumber.named(f"number of {known[0].name}")
         elif tree.func.id == "is_eye" and len(known) == 1:
@@ -283,6 +327,27 @@ class FormWalk(PatternWalk):
             known[0].is_identity = True
         elif tree.func.id in SIGNS:
             self.said += [(one.name, SIGNS[tree.func.id]) for one in known]
+
+
+def asked_attributes(rule: Rule, declared: OpSpec) -> set[str]:
+    """The attributes of an operator that its index form speaks of, or a rule asks for by their names."""
+    form = declared.form
+    named = {"direction", "layout"} if form is None else {form.result.attribute, *form.sizes.values(), *form.linear_if}
+    for expression in rule.expressions():
+        for node in ast.walk(expression.tree):
+            if isinstance(node, ast.Attribute):
+                named.add(node.attr)
+    return named & set(declared.attrs)
+
+
+def computed_names(rule: Rule) -> set[str]:
+    """The names that expressions of a rule compute with, more than to hand them on or to ask for an attribute."""
+    found: set[str] = set()
+    for expression in rule.expressions():
+        if not isinstance(expression.tree, ast.Name):
+            asked = {id(n.value) for n in ast.walk(expression.tree) if isinstance(n, ast.Attribute)}
+            found |= {n.id for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and id(n) not in asked}
+    return found
 
 
 def _together(rule: Rule) -> list[tuple[str, ...]]:

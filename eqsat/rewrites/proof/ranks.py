@@ -8,8 +8,10 @@ from typing import TypeGuard
 
 from eqsat.language.ops import spec
 from eqsat.language.terms import Expression
-from eqsat.language.terms.pattern import ABSENT, App, Siblings, Var
+from eqsat.language.terms.pattern import ABSENT, App, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.syntax import conjuncts
+from eqsat.rewrites.proof.naturality.claims import keeps_rank
+from eqsat.rewrites.proof.opaque.ranks import own_ranks
 from eqsat.rewrites.rules.rule import Rule, applications
 
 #: The rank up to which rules of single elements are looked at: along each axis operands have one element or as many as
@@ -33,10 +35,10 @@ _ALONG_EACH_AXIS = frozenset(
         "invertible",
     }
 )
+#: The rank that `heads_agree` asks of its operands, and `mask_spans` of masks at most.
+_HEADS = 4
 #: Functions that ask nothing of axes or elements, so that any statement of them is one of the whole.
 _OF_NO_AXES = frozenset({"dtype", "number", "representable"})
-#: Operators whose operands have a rank of their own, by their places.
-_FIXED = {"gemm": {0: 2, 1: 2, 2: 2}}
 
 
 def sufficient_rank(rule: Rule) -> int | None:
@@ -127,13 +129,16 @@ def calls(tree: ast.expr) -> list[tuple[str, ast.Call]]:
 def _bounded_ranks(rule: Rule) -> dict[str, int]:
     """The highest ranks that operands may have, of those of which operators or conditions say one."""
     ranks: dict[str, int] = {}
-    for root in rule.roots:
-        for app in applications(root):
-            for name, rank in _said_by(app):
+    apps = [app for root in rule.roots for app in applications(root)]
+    #: Names that stand for members of sequences, and may be those of operands, too.
+    loops = {name for app in apps for one in app.operands if isinstance(one, Spread) for name, _ in one.over}
+    for app in apps:
+        for name, rank in _said_by(app):
+            if name not in loops:
                 ranks[name] = min(ranks.get(name, rank), rank)
     parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
     #: The length of a record is how many attributes it has.
-    records = {f"len {app.record}" for root in rule.roots for app in applications(root)}
+    records = {f"len {app.record}" for app in apps}
     for _ in range(len(parts) + 1):
         for part in parts:
             said = [one for one in _said_by_condition(part, ranks) if one[0] not in records]
@@ -159,11 +164,9 @@ def open_lengths(rule: Rule) -> list[tuple[str, str]]:
 
 
 def _said_by(app: App) -> Iterator[tuple[str, int]]:
-    for place, rank in _FIXED.get(app.op, {}).items():
-        if place < len(app.operands):
-            operand = app.operands[place]
-            if isinstance(operand, Var):
-                yield operand.name, rank
+    for operand, rank in zip(app.operands, own_ranks(spec(app.op)), strict=False):
+        if rank is not None:
+            yield from ((name, rank) for name in _of_no_more_axes(operand))
     perm = app.fields.get("perm")
     first = app.operands[0] if app.operands else ABSENT
     if isinstance(first, Var):
@@ -171,6 +174,20 @@ def _said_by(app: App) -> Iterator[tuple[str, int]]:
             yield first.name, len(perm.tree.elts)
         elif isinstance(perm, tuple):
             yield first.name, len(perm)
+
+
+def _of_no_more_axes(operand: Pattern | Spread) -> Iterator[str]:
+    """The operands that have no more axes than something that is made of them."""
+    if isinstance(operand, Spread):
+        if not operand.over:
+            yield from _of_no_more_axes(operand.item)
+    elif isinstance(operand, Var):
+        yield operand.name
+    elif operand != ABSENT:
+        declared = spec(operand.op)
+        alike = operand.op == "concat" or (declared.movement and declared.max_operands == 1 and keeps_rank(declared))
+        for inner in operand.operands if declared.pointwise or alike else ():
+            yield from _of_no_more_axes(inner)
 
 
 def _is_counted(tree: ast.expr) -> TypeGuard[ast.Tuple]:
@@ -194,6 +211,10 @@ def _said_by_condition(tree: ast.expr, known: dict[str, int]) -> Iterator[tuple[
             name = _asked(left, "rank")
             if name is not None and numbers and len(numbers) == len(right.elts):
                 yield name, max(numbers)
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "heads_agree":
+        yield from ((a.id, _HEADS) for a in tree.args if isinstance(a, ast.Name))
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "mask_spans":
+        yield from ((a.id, _HEADS) for a in tree.args[2:] if isinstance(a, ast.Name))
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "same_shape":
         names = [a.id for a in tree.args if isinstance(a, ast.Name)]
         least = min((known[n] for n in names if n in known), default=None)

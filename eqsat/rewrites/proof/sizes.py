@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eqsat.errors import GraphError
+from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.parametric.arrays import IndexedArray
 from eqsat.language.parametric.digits import positive_digits
@@ -20,13 +21,17 @@ from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import SolverBudget, TooManyQuestions, current, explored, small_witness
 from eqsat.language.terms import Attrs, Bindings, DType, TensorType
 from eqsat.language.terms.dims import Dim, evaluate
-from eqsat.rewrites.conditions.expression import Undefined
+from eqsat.rewrites.conditions.expression import Undefined, typed_by
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
 from eqsat.rewrites.proof.forms import ElementsAsked, FormWalk, ParametricOperand, refuse_identities, refuse_unsure
 from eqsat.rewrites.proof.naturality.proof import is_natural
+from eqsat.rewrites.proof.opaque.claims import follows_form
+from eqsat.rewrites.proof.opaque.recurrent import recurrent_outputs, sees_products
+from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
+from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, outputs, right_terms, types_of
 
 #: What shape rules say where an operator takes operands of one element type, and has others.
@@ -37,6 +42,11 @@ _OF_NO_REALS = frozenset({"isnan", "isinf"})
 QUESTIONS, HIGHEST = 1_500, 4
 #: How many times as many questions a rule has with one more axis: where no budget lasts for them they are not begun.
 _GROWTH = 8
+#: How many times as many questions there are where operators are opaque, which are answered faster, and where the
+#: rank that suffices is known.
+_MORE = 4
+#: The place of the lengths of sequences among the operands of recurrent layers.
+_LENGTHS = 4
 
 
 @dataclass(frozen=True)
@@ -103,17 +113,29 @@ def prove_sizes(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) 
     """
     if is_natural(rule):
         return SizesProof(highest, 1, every_rank=True, any_length=True)
-    return prove_paths(rule, questions, highest)
+    found = prove_paths(rule, questions, highest)
+    opaque = frozenset(app.op for root in rule.roots for app in applications(root) if is_followed(spec(app.op)))
+    if found.every_rank or not opaque:
+        return found
+    other = prove_paths(rule, questions, highest, opaque)
+    return other if (other.every_rank, other.rank) > (found.every_rank, found.rank) else found
 
 
-def prove_paths(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) -> SizesProof:
-    """A proof of a rule for every size, along each path, up to the highest rank that so many questions suffice for."""
+def prove_paths(
+    rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST, opaque: frozenset[str] = frozenset()
+) -> SizesProof:
+    """A proof of a rule for every size, along each path, up to the highest rank that so many questions suffice for.
+
+    Of operators that are `opaque` no more is used than their index form.
+    """
     enough = sufficient_rank(rule)
     found = SizesProof(-1, 0, open="the left side matches at no rank that was tried")
+    if enough is not None or opaque:
+        questions = max(questions, min(_MORE * questions, _MORE * QUESTIONS))
     with SolverBudget(questions) as asked:
         for rank in range(highest + 1):
             before = asked.count
-            one = _proved_up_to(rule, rank)
+            one = _proved_up_to(rule, rank, opaque)
             if not one.is_proved:
                 return replace(found, open=one.open, instance=one.instance)
             # A scalar has no size: at rank 0 alone nothing is proved of any.
@@ -126,6 +148,11 @@ def prove_paths(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) 
     return found
 
 
+def is_followed(declared: OpSpec) -> bool:
+    """True if a proof may take an operator for what is said of its axes, or of what it sees, alone."""
+    return follows_form(declared) or sees_products(declared)
+
+
 @dataclass(frozen=True)
 class _Failure:
     """A path on which the sides could not be shown to be equal, and why."""
@@ -134,7 +161,7 @@ class _Failure:
     bindings: Bindings
 
 
-def _proved_up_to(rule: Rule, rank: int) -> SizesProof:
+def _proved_up_to(rule: Rule, rank: int, opaque: frozenset[str]) -> SizesProof:
     """A proof at ranks up to one."""
     from z3 import Z3Exception
 
@@ -142,7 +169,7 @@ def _proved_up_to(rule: Rule, rank: int) -> SizesProof:
     matches = 0
     try:
         refuse_identities(rule)
-        for path, result in explored(lambda: _run(rule, rank, interpretation), {}):
+        for path, result in explored(lambda: _run(rule, rank, interpretation, opaque), {}):
             if isinstance(result, _Failure):
                 instance = instance_of(result.bindings, small_witness(path))
                 return SizesProof(-1, matches, open=result.reason, instance=instance)
@@ -155,12 +182,15 @@ def _proved_up_to(rule: Rule, rank: int) -> SizesProof:
     return SizesProof(rank, matches)
 
 
-def _run(rule: Rule, rank: int, interpretation: Parametric) -> bool | _Failure:
+def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[str]) -> bool | _Failure:
     """True where the sides are equal on this path, false where there is no match."""
-    walk = FormWalk(rule, rank)
+    typing = OpaqueTypes(opaque)
+    walk = FormWalk(rule, rank, typing)
     try:
-        left = walk.left()
-        right = right_terms(rule, walk.bindings)
+        with typed_by(typing, OF_SHAPES):
+            left = walk.left()
+            typing.is_left = False
+            right = right_terms(rule, walk.bindings, typing)
     except NoMatch:
         return False
     except Undefined as error:
@@ -175,7 +205,7 @@ def _run(rule: Rule, rank: int, interpretation: Parametric) -> bool | _Failure:
     if output_types(left) != output_types(right):
         return _Failure(f"types differ: {_listed(left)} and {_listed(right)}", walk.bindings)
     _refuse_integers([*left, *right])
-    evaluation = _Evaluation(walk, interpretation)
+    evaluation = _Evaluation(walk, interpretation, opaque)
     if not evaluation.finds_all_that_it_gathers(left, right):
         return _Failure("the right side may gather what there is not", walk.bindings)
     for number, (ours, theirs) in enumerate(zip(evaluation.outputs(left), evaluation.outputs(right), strict=True)):
@@ -278,8 +308,8 @@ def _elements_of(operand: ParametricOperand, interpretation: Parametric) -> Inde
 class _Evaluation:
     """The values of terms on one path."""
 
-    def __init__(self, walk: FormWalk, interpretation: Parametric) -> None:
-        self._interpretation = interpretation
+    def __init__(self, walk: FormWalk, interpretation: Parametric, opaque: frozenset[str]) -> None:
+        self._interpretation, self._opaque = interpretation, opaque
         self._known: dict[int, list[Any]] = {}
         elements = interpretation.elements
         elements.said, elements.index_bounds = {}, {}
@@ -333,10 +363,21 @@ class _Evaluation:
             return False
         return True
 
+    def _opaque_values(self, one: Term, operands: list[Any], types: list[TensorType | None]) -> list[Any]:
+        elements = self._interpretation.elements
+        if spec(one.op).form is not None:
+            return [opaque_output(elements, one.op, one.attrs, operands, types, one.type)]
+        lengths = one.operands[_LENGTHS] if len(one.operands) > _LENGTHS else None
+        number = lengths.everywhere if isinstance(lengths, ParametricOperand) else None
+        return list(recurrent_outputs(elements, one.op, one.attrs, operands, one.types, number))
+
     def _values(self, one: Term | ParametricOperand) -> list[Any]:
         if id(one) not in self._known and isinstance(one, Term):
             operands = [None if o is None else self._values(o)[0] for o in one.operands]  # type: ignore[arg-type]
             types = types_of(one.operands)
+            if one.op in self._opaque:
+                self._known[id(one)] = self._opaque_values(one, operands, types)
+                return self._known[id(one)]
             attrs = self._of_truth(one.attrs) if _is_truth_value(one) else one.attrs
             self._known[id(one)] = outputs(self._interpretation, one.op, attrs, operands, types, one.types)
         return self._known[id(one)]

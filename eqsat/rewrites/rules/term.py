@@ -14,7 +14,7 @@ from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, Node, TensorType
 from eqsat.language.terms.instantiation import instantiate_all
 from eqsat.language.terms.pattern import App, Bindings, Operand, Spread, Var, element, spread_roots
-from eqsat.rewrites.conditions.expression import Undefined
+from eqsat.rewrites.conditions.expression import Typing, Undefined
 from eqsat.rewrites.rules.rule import Rule
 
 #: Relative difference in float64 above which two results are not the same.
@@ -63,8 +63,9 @@ class OverBindings:
 class Terms(OverBindings):
     """A maker of typed terms of a rule's patterns, equal ones one object; ShapeError where one does not type."""
 
-    def __init__(self, rule: Rule) -> None:
+    def __init__(self, rule: Rule, typing: Typing | None = None) -> None:
         super().__init__(rule)
+        self._typing = typing or result_types
         self._made: dict[Any, Term] = {}
 
     def apply(self, app: App, operands: Sequence[Any], bindings: Bindings) -> Term:
@@ -72,7 +73,7 @@ class Terms(OverBindings):
         attrs = spec(app.op).complete(self.rule.attributes(app, bindings))
         key = (app.op, attrs, *map(id, operands))
         if key not in self._made:
-            types = result_types(app.op, attrs, types_of(operands))
+            types = self._typing(app.op, attrs, types_of(operands))
             self._made[key] = Term(app.op, attrs, tuple(operands), types)
         return self._made[key]
 
@@ -120,9 +121,9 @@ def typed_left(rule: Rule, bindings: Bindings) -> list[Any] | None:
         return None
 
 
-def right_terms(rule: Rule, bindings: Bindings) -> list[Any]:
-    """The roots of the right side; one split stands for all roots."""
-    return instantiate_all(rule.right, bindings, Terms(rule))
+def right_terms(rule: Rule, bindings: Bindings, typing: Typing | None = None) -> list[Any]:
+    """The roots of the right side, by another rule for result types where one is given; one split stands for all."""
+    return instantiate_all(rule.right, bindings, Terms(rule, typing))
 
 
 def both_sides(rule: Rule, bindings: Bindings) -> tuple[list[Any], list[Any]] | None:
