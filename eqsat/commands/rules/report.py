@@ -38,6 +38,7 @@ def lines(figures: Mapping[str, Any]) -> Iterator[str]:
     yield f"  {integer(instances['symbolic'])} instances by Z3, {integer(instances['numeric'])} in float64, {bounded}"
     yield "all shipped rules:"
     yield from (f"  {scope}: {count(n, 'rule')}" for scope, n in figures["scopes"].items())
+    yield from (f"  {bits}: {count(n, 'rule')}" for bits, n in figures["numbers"].items())
     used = list(figures["laws_used"].items())
     yield f"laws in use: {len(used)}"
     yield from (f"  {name}: {count(n, 'rule')}" for name, n in used)

@@ -56,6 +56,7 @@ def described(rule: Rule, evidence: Evidence | None) -> list[str]:
         return [*lines, "evidence:   none"]
     state = "" if is_current(rule, evidence) else ", out of date: run `eqsat rules verify`"
     lines.append(f"evidence:   {evidence.scope}{state}")
+    lines.append(f"numbers:    {evidence.bits}")
     if evidence.open:
         lines.append(f"  no further: {evidence.open}")
     lines.append(

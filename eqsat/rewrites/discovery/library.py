@@ -143,6 +143,7 @@ def account(folder: Path = LIBRARY) -> dict[str, Any]:
             "exhaustive": sum(e.exhaustive for e in evidence.values()),
         },
         "scopes": dict(Counter(shipped[r.name].scope for r in rules if r.name in shipped).most_common()),
+        "numbers": dict(Counter(shipped[r.name].bits for r in rules if r.name in shipped).most_common()),
         "laws_used": dict(sorted(laws.items(), key=lambda item: (-item[1], item[0]))),
         "missing": read_missing(folder / MISSING),
         "by_hand": [{"name": r.name, "text": r.text, "reason": r.reason} for r in axioms],

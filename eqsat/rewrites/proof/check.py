@@ -24,6 +24,7 @@ from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismat
 from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
+from eqsat.rewrites.proof.floats import numbers_of
 from eqsat.rewrites.proof.sizes import QUESTIONS, SizesProof, prove_sizes
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
 from eqsat.rewrites.rules.rule import RIGHT, Rule, applications
@@ -198,7 +199,7 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
             return evidence("undecided", symbolic=done, **counts, pairs=pairs, detail=detail)
     if not chosen:
         return evidence("undecided", **counts, detail="every instance is too large for Z3")
-    return evidence("proved", symbolic=len(chosen), **counts, pairs=pairs)
+    return evidence("proved", symbolic=len(chosen), **counts, pairs=pairs, numbers=numbers_of(rule))
 
 
 def _drawn(

@@ -40,7 +40,8 @@ class Evidence:
     side to the other, and `missing` is an equation that would close the gap. `basis` is a hash of these laws.
 
     `ranks` is the rank up to which the sides are proved equal for every size of at least 1, -1 where they are not;
-    `every_rank` says that this is so at all ranks, and `open` why it goes no further.
+    `every_rank` says that this is so at all ranks, and `open` why it goes no further. `numbers` is "float" where both
+    sides have the same bits, "real" where they may round differently, or differ in what is not finite.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Evidence:
     ranks: int = -1
     every_rank: bool = False
     open: str = ""
+    numbers: str = ""
 
     @property
     def scope(self) -> str:
@@ -76,6 +78,18 @@ class Evidence:
         if self.ranks >= 0:
             return f"proved for {sizes_proved(self.ranks, self.every_rank)}"
         return f"bounded by sizes up to {self.side}" if self.side else "tried"
+
+    @property
+    def bits(self) -> str:
+        """The numbers of which the rule is true, in one phrase.
+
+        >>> Evidence("law", "", "proved", numbers="float").bits
+        'of floats: both sides have the same bits'
+        """
+        return {
+            "float": "of floats: both sides have the same bits",
+            "real": "of real numbers: floats may be rounded differently",
+        }.get(self.numbers, "not looked at")
 
     @property
     def is_for_every_size(self) -> bool:
