@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration import InferRule, OpSpec
 from eqsat.language.declaration.spec import Reference
@@ -22,6 +21,7 @@ from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import Attrs, DType, Shape, TensorType, evaluate
 from eqsat.rewrites.proof.naturality.claims import holds_on_samples
+from eqsat.rewrites.proof.opaque.signatures import replaced, takes
 from eqsat.rewrites.proof.opaque.types import attribute_key
 from eqsat.rewrites.rules.term import outputs
 
@@ -29,6 +29,8 @@ from eqsat.rewrites.rules.term import outputs
 _INPUTS, _WEIGHTS, _INNER, _BIASES, _LENGTHS, _STATE, _CELL, _PEEPHOLES = range(8)
 #: The ranks of these.
 RANKS = (3, 3, 3, 2, 1, 3, 3, 2)
+#: Ranks below this are looked at for whether they are refused.
+_HIGHEST = 6
 _NEAR = 1e-9
 
 
@@ -76,24 +78,13 @@ def _holds_on(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any
         if place < most and not _near(plain, made(x, w, r, *(None,) * (place - _BIASES), zeros)):
             return False
     given = [x, w, r, *(nothing[place] for place in range(_BIASES, most))]
-    return all(
-        _refuses(
-            declared,
-            attrs,
-            [*given[:place], np.zeros(given[place].shape[:1] * rank, given[place].dtype), *given[place + 1 :]],
-        )
+    types = [TensorType(DType.of(one.dtype), one.shape) for one in given]
+    return not any(
+        takes(declared, replaced(types, place, types[place].with_shape(types[place].static[:1] * rank)), attrs)
         for place in range(most)
-        for rank in range(6)
+        for rank in range(_HIGHEST)
         if rank != RANKS[place]
     )
-
-
-def _refuses(declared: OpSpec, attrs: Attrs, operands: Sequence[Any]) -> bool:
-    try:
-        declared.result_types([TensorType(DType.of(o.dtype), o.shape) for o in operands], attrs)
-    except ShapeError:
-        return True
-    return False
 
 
 def _near(one: Sequence[Any], other: Sequence[Any]) -> bool:
