@@ -16,6 +16,8 @@ from eqsat.language.terms.dims import Dim, Sym
 
 #: Steps of the solver for one equality of terms, and ways to pair the factors of two sums.
 STEPS, PAIRINGS = 200_000, 40
+#: The most atoms of terms for which it is of use that some are positive.
+_FEW = 4
 #: How deep sums in sums are compared.
 _DEEPEST = 4
 
@@ -73,7 +75,10 @@ class Equality:
         facts = [*current().statements, *elements.said_of(left, right)]
         if elements.algebra.settle(left, right, STEPS, facts) == "proved":
             return True
-        positive = [c > 0 for one in (left, right) for c in elements.consts(one).values() if is_positive(elements, c)]
+        atoms = elements.consts(left) | elements.consts(right)
+        if len(atoms) > _FEW:  # of more, Z3 may be lost in products of inverses, whatever steps it has
+            return False
+        positive = [const > 0 for const in atoms.values() if is_positive(elements, const)]
         return bool(positive) and elements.algebra.settle(left, right, STEPS, [*facts, *positive]) == "proved"
 
     def _merged(self, left: Any, right: Any, depth: int) -> Any | None:
