@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn
 
 from eqsat.errors import GraphError
@@ -333,21 +334,24 @@ def asked_attributes(rule: Rule, declared: OpSpec) -> set[str]:
     """The attributes of an operator that its index form speaks of, or a rule asks for by their names."""
     form = declared.form
     named = {"direction", "layout"} if form is None else {form.result.attribute, *form.sizes.values(), *form.linear_if}
-    for expression in rule.expressions():
-        for node in ast.walk(expression.tree):
-            if isinstance(node, ast.Attribute):
-                named.add(node.attr)
-    return named & set(declared.attrs)
+    return (named | _asked_by_name(rule)) & set(declared.attrs)
 
 
-def computed_names(rule: Rule) -> set[str]:
+@cache
+def _asked_by_name(rule: Rule) -> frozenset[str]:
+    trees = (expression.tree for expression in rule.expressions())
+    return frozenset(node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+
+
+@cache
+def computed_names(rule: Rule) -> frozenset[str]:
     """The names that expressions of a rule compute with, more than to hand them on or to ask for an attribute."""
     found: set[str] = set()
     for expression in rule.expressions():
         if not isinstance(expression.tree, ast.Name):
             asked = {id(n.value) for n in ast.walk(expression.tree) if isinstance(n, ast.Attribute)}
             found |= {n.id for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and id(n) not in asked}
-    return found
+    return frozenset(found)
 
 
 def _together(rule: Rule) -> list[tuple[str, ...]]:

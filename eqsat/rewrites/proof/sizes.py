@@ -27,7 +27,7 @@ from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
 from eqsat.rewrites.proof.forms import ElementsAsked, FormWalk, ParametricOperand, refuse_identities, refuse_unsure
 from eqsat.rewrites.proof.naturality.proof import is_natural
 from eqsat.rewrites.proof.opaque.claims import follows_form
-from eqsat.rewrites.proof.opaque.recurrent import recurrent_outputs, sees_products
+from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, sees_products
 from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
 from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
@@ -45,8 +45,6 @@ _GROWTH = 8
 #: How many times as many questions there are where operators are opaque, which are answered faster, and where the
 #: rank that suffices is known.
 _MORE = 4
-#: The place of the lengths of sequences among the operands of recurrent layers.
-_LENGTHS = 4
 
 
 @dataclass(frozen=True)
@@ -367,7 +365,7 @@ class _Evaluation:
         elements = self._interpretation.elements
         if spec(one.op).form is not None:
             return [opaque_output(elements, one.op, one.attrs, operands, types, one.type)]
-        lengths = one.operands[_LENGTHS] if len(one.operands) > _LENGTHS else None
+        lengths = one.operands[LENGTHS] if len(one.operands) > LENGTHS else None
         number = lengths.everywhere if isinstance(lengths, ParametricOperand) else None
         return list(recurrent_outputs(elements, one.op, one.attrs, operands, one.types, number))
 

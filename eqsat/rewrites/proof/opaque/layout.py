@@ -173,12 +173,9 @@ def _axes(
         return None
     axes: list[Axis] = []
     for index in term.indices:
-        if not index.many:
-            axes.append(Axis(index.name, index.group) if index.name in walked else _OPAQUE)
-            continue
-        if counts.setdefault(index.name, many) != many or (index.window and not many):
+        if index.many and (counts.setdefault(index.name, many) != many or (index.window and not many)):
             return None
-        axes += [Axis(f"{index.name}{k}") if index.name in walked else _OPAQUE for k in range(many)]
+        axes += _axes_of(index, walked, many)
     return tuple(_OPAQUE if k in named else axis for k, axis in enumerate(axes))
 
 
@@ -189,15 +186,18 @@ def _result(
         return first
     axes: list[Axis] = []
     for index in term.indices:
-        if not index.many:
-            axes.append(Axis(index.name, index.group) if index.name in walked else _OPAQUE)
-            continue
-        if index.name == "1":
+        if index.many and index.name == "1":
             axes += [SINGLE] * next(iter(counts.values()))
-            continue
-        many = counts[index.name]
-        axes += [Axis(f"{index.name}{k}") if index.name in walked else _OPAQUE for k in range(many)]
+        else:
+            axes += _axes_of(index, walked, counts.get(index.name, 0))
     return tuple(axes)
+
+
+def _axes_of(index: Index, walked: set[str], many: int) -> list[Axis]:
+    """The axes of one index of a form, which may stand for so many."""
+    if index.name not in walked:
+        return [_OPAQUE] * (many if index.many else 1)
+    return [Axis(f"{index.name}{k}") for k in range(many)] if index.many else [Axis(index.name, index.group)]
 
 
 def sizes_of(

@@ -26,7 +26,7 @@ from eqsat.rewrites.proof.opaque.types import attribute_key
 from eqsat.rewrites.rules.term import outputs
 
 #: The places of operands: inputs, weights of these and of states, biases, lengths, states, and peepholes.
-_INPUTS, _WEIGHTS, _INNER, _BIASES, _LENGTHS, _STATE, _CELL, _PEEPHOLES = range(8)
+_INPUTS, _WEIGHTS, _INNER, _BIASES, LENGTHS, _STATE, _CELL, _PEEPHOLES = range(8)
 #: The ranks of these.
 RANKS = (3, 3, 3, 2, 1, 3, 3, 2)
 #: Ranks below this are looked at for whether they are refused.
@@ -67,7 +67,7 @@ def _holds_on(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any
     state = np.zeros((batch, directions, hidden) if attrs["layout"] else (directions, batch, hidden))
     nothing = {
         _BIASES: np.zeros((directions, 2 * rows)),
-        _LENGTHS: np.full(batch, steps, np.int32),
+        LENGTHS: np.full(batch, steps, np.int32),
         _STATE: state,
         _CELL: state,
         _PEEPHOLES: np.zeros((directions, 3 * hidden)),
@@ -173,9 +173,9 @@ def recurrent_outputs(
     Lengths that are not all the number of steps are not followed.
     """
     given = list(operands)
-    if len(given) > _LENGTHS and given[_LENGTHS] is not None:
+    if len(given) > LENGTHS and given[LENGTHS] is not None:
         steps = given[_INPUTS].shape[1 if attrs["layout"] else 0]
         if lengths is None or not current().holds(Fact.equal(formula_of(lengths), formula_of(steps))):
             raise NotParametric("lengths of sequences")
-        given[_LENGTHS] = None
+        given[LENGTHS] = None
     return RecurrentResults(spec(op), attrs, given, results, elements).arrays()
