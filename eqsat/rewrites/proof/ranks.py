@@ -12,6 +12,9 @@ from eqsat.language.terms.pattern import ABSENT, App, Pattern, Siblings, Spread,
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.naturality.claims import keeps_rank
 from eqsat.rewrites.proof.opaque.ranks import own_ranks
+from eqsat.rewrites.proof.removal.bound import bound_by_removal
+from eqsat.rewrites.proof.removal.frames import NotRemovable
+from eqsat.rewrites.proof.removal.reshapes import bound_beside_reshape
 from eqsat.rewrites.rules.rule import Rule, applications
 
 #: The rank up to which rules of single elements are looked at: along each axis operands have one element or as many as
@@ -37,22 +40,33 @@ _ALONG_EACH_AXIS = frozenset(
 )
 #: The rank that `heads_agree` asks of its operands, and `mask_spans` of masks at most.
 _HEADS = 4
+#: That of a matrix.
+_MATRIX = 2
 #: Functions that ask nothing of axes or elements, so that any statement of them is one of the whole.
 _OF_NO_AXES = frozenset({"dtype", "number", "representable"})
 
 
-def sufficient_rank(rule: Rule) -> int | None:
+def sufficient_rank(rule: Rule, opaque: frozenset[str] = frozenset()) -> int | None:
     """The rank up to which a proof has to go for the rule to hold at every rank; None where none is known.
 
-    Either conditions leave operands no higher rank, or all operators work on single elements of broadcast operands, so
-    that one axis is like another.
+    Conditions leave operands no higher rank, or all operators work on single elements of broadcast operands, so that
+    one axis is like another, or an instance of a higher rank that refutes the rule may lose an axis (`proof/removal`).
+    Of operators that are `opaque` a proof uses no more than their index form.
     """
     if _is_pointwise(rule):
         return _POINTWISE
     ranks = _bounded_ranks(rule)
     lengths = {f"len {name}" for name, of in open_lengths(rule) if of == "shape"}
     names = rule.tensors | rule.tensor_groups | lengths
-    return max(ranks.values(), default=0) if names <= ranks.keys() else None
+    if names <= ranks.keys():
+        return max(ranks.values(), default=0)
+    beside = bound_beside_reshape(rule)
+    if beside is not None:
+        return beside
+    try:
+        return bound_by_removal(rule, ranks, names, opaque)
+    except NotRemovable:
+        return None
 
 
 def _is_pointwise(rule: Rule) -> bool:
@@ -213,6 +227,8 @@ def _said_by_condition(tree: ast.expr, known: dict[str, int]) -> Iterator[tuple[
                 yield name, max(numbers)
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "heads_agree":
         yield from ((a.id, _HEADS) for a in tree.args if isinstance(a, ast.Name))
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "is_eye":
+        yield from ((a.id, _MATRIX) for a in tree.args if isinstance(a, ast.Name))
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "mask_spans":
         yield from ((a.id, _HEADS) for a in tree.args[2:] if isinstance(a, ast.Name))
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "same_shape":

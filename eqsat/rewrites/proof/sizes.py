@@ -126,9 +126,9 @@ def prove_paths(
 
     Of operators that are `opaque` no more is used than their index form.
     """
-    enough = sufficient_rank(rule)
+    enough = sufficient_rank(rule, opaque)
     found = SizesProof(-1, 0, open="the left side matches at no rank that was tried")
-    if enough is not None or opaque:
+    if (enough is not None and enough <= highest) or opaque:
         questions = max(questions, min(_MORE * questions, _MORE * QUESTIONS))
     with SolverBudget(questions) as asked:
         for rank in range(highest + 1):

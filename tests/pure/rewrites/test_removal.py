@@ -1,0 +1,178 @@
+"""Ranks that suffice, as an instance of a higher one may lose axes: how many, and what that rests on."""
+
+import random
+
+import numpy as np
+import pytest
+
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.declaration import OpSpec
+from eqsat.language.ops import OPS, spec
+from eqsat.language.terms import DType, TensorType
+from eqsat.rewrites.instances.directed import DirectedSearch
+from eqsat.rewrites.instances.instance import Sampler, evaluated, operands
+from eqsat.rewrites.instances.ranks import raised
+from eqsat.rewrites.proof.ranks import sufficient_rank
+from eqsat.rewrites.proof.sizes import prove_sizes
+from eqsat.rewrites.rules.loader import shipped_evidence, shipped_rules
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import outputs, right_terms, typed_left
+
+
+def parsed(text: str) -> Rule:
+    (rule,) = parse_rules(f"asked: {text}", origin="candidate")
+    return rule
+
+
+#: Rules with the rank that suffices: axes that are named, one of each class, and one in which the sides may differ.
+BOUNDS = {
+    # One axis is named.
+    "softmax(slice(x, **s), axis=k) => slice(softmax(x, axis=k), **s) if k not in s.axes": 2,
+    "transpose(softmax(x, axis=k), perm=p) => softmax(transpose(x, perm=p), axis=place(p, k))": 2,
+    "hardmax(concat(*xs, axis=j), axis=k) => concat(*[hardmax(x, axis=k) for x in xs], axis=j) if j != k": 3,
+    # One stands for all that are summed over.
+    "reduce_sum(slice(x, **s), axes=a, keepdims=True) => slice(reduce_sum(x, axes=a, keepdims=True), **s)"
+    " if not any(k in a for k in s.axes)": 2,
+    "reduce_max(concat(*xs, axis=k), axes=a, keepdims=True)"
+    " => concat(*[reduce_max(x, axes=a, keepdims=True) for x in xs], axis=k) if k not in a": 3,
+    "reduce_mean(transpose(x, perm=p), axes=a, keepdims=False)"
+    " => transpose(reduce_mean(x, axes=mapped(a, p), keepdims=False), perm=dropped_perm(p, a))": 2,
+    # Of two sets an axis may be in one, in the other, or in both.
+    "reduce_max(reduce_max(x, axes=a, keepdims=True), axes=b, keepdims=True)"
+    " => reduce_max(x, axes=union(a, b), keepdims=True)": 4,
+    # The last two of a matrix.
+    "x @ w => w @ x if rank(x) >= 2, rank(w) >= 2": 3,
+    # Conditions keep as many as they ask for.
+    "relu(x) => x if rank(x) >= 6": 7,
+    "relu(x) => x if 6 <= rank(x)": 7,
+    "softmax(x, axis=k) => relu(x) if k > 4": 7,
+    "transpose(x, perm=p) => x if p[4] == 4": 10,
+    "expand(x, shape=s) => x if len(s) > 5": 7,
+    "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if len(a) == 4": 5,
+}
+
+#: Rules of which no such rank is known: what they ask may be so at high ranks alone, or an axis may not be lost.
+UNBOUNDED = (
+    "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if len(a) > 4",
+    "softmax(x, axis=k) => softmax(x, axis=min(k, 4))",
+    "softmax(softmax(x, axis=k), axis=j) => softmax(softmax(x, axis=j), axis=k) if k > j + 3",
+    "slice(x, **s) => x if len(s.axes) > 4",
+    "relu(x) => x if size(x) > 100000",
+    "relu(x) => x if rank(x) != 4",
+    "relu(x) + y => y + x if rank(x) > rank(y) + 3",
+    "relu(x) + y => y + x if rank(x) - rank(y) > 3",
+    "relu(x) => x if prod(shape(x)) == 32",
+    "relu(x) => x if shape(x)[3:] == (1, 1)",
+    "relu(x) => x if not same_shape(x, x)",
+    "reduce_sum(x, axes=a, keepdims=True) => x if prod(dim(x, i) + 1 for i in a) > 30",
+    "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if all(dim(x, i) < 9 for i in a)",
+    "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if any(dim(x, i) > 9 for i in a)",
+    "softmax(x, axis=k) => x if dim(x, k - 3) == 1",
+    "softmax(x, axis=k) => x if k in (4, 5)",
+    # Axes in which one operand is cut, and also read as it is.
+    "slice(x, **s) @ x => slice(x @ x, **s) if rank(x) >= 2",
+    # Reshapes take several axes for one, or one for several.
+    "reshape(relu(x), shape=s) => reshape(x, shape=s)",
+    # Sums along axes that are cut, too.
+    "reduce_sum(slice(x, **s), axes=a, keepdims=True) => slice(reduce_sum(x, axes=a, keepdims=True), **s)",
+    # One of two operands may have the axes alone.
+    "reduce_sum(x * y, axes=a, keepdims=True) => reduce_sum(x, axes=a, keepdims=True) * y"
+    " if all(off_axis(y, i, rank(mul(x, y))) for i in a)",
+    # A matrix may be a vector, whose product has an axis less.
+    "x @ w => w @ x",
+    # A window's attributes have a number for each axis along which it moves.
+    "conv(x, w, **a) => relu(conv(x, w, **a)) if all(s == 1 for s in a.strides)",
+    "conv(x, w, **a) => relu(conv(x, w, **a)) if a.strides == (1, 1, 1, 1)",
+)
+
+
+@pytest.mark.parametrize(("text", "rank"), BOUNDS.items())
+def test_ranks_that_suffice(text: str, rank: int) -> None:
+    assert sufficient_rank(parsed(text)) == rank
+
+
+@pytest.mark.parametrize("text", UNBOUNDED)
+def test_no_rank_is_known_to_suffice(text: str) -> None:
+    assert sufficient_rank(parsed(text)) is None
+
+
+def test_windows_may_lose_axes_in_proofs_that_do_not_look_at_these() -> None:
+    rule = parsed("conv(relu(x), w, **a) => relu(conv(x, w, **a))")
+    assert sufficient_rank(rule) is None
+    assert sufficient_rank(rule, frozenset({"conv"})) == 4
+    assert sufficient_rank(parsed("global_max_pool(relu(x)) => relu(global_max_pool(x))")) == 4
+
+
+def test_proofs_up_to_that_rank_are_of_every_rank() -> None:
+    assert prove_sizes(parsed(next(iter(BOUNDS)))).every_rank
+    assert prove_sizes(
+        parsed("-reduce_sum(x, axes=a, keepdims=True) => reduce_sum(-x, axes=a, keepdims=True)")
+    ).every_rank
+    # True at all ranks up to 4, where a proof looks: it is none of every rank.
+    found = prove_sizes(parsed("softmax(x, axis=k) => softmax(x, axis=min(k, 3))"))
+    assert found.rank >= 3 and not found.every_rank
+    assert not prove_sizes(parsed("relu(x) => x if rank(x) >= 6")).is_proved
+
+
+def _result(declared: OpSpec, arrays: list[np.ndarray], **attrs: object) -> np.ndarray:
+    types = [TensorType(DType.FLOAT64, array.shape) for array in arrays]
+    complete = declared.complete(attrs)
+    (made,) = declared.result_types(types, complete)
+    (result,) = outputs(Floats(wide=True), declared.name, complete, arrays, list(types), [made])
+    return np.asarray(result)
+
+
+ALONG_ONE = [
+    n for n, one in OPS.items() if one.form and one.form.result.attribute == "axis" and not one.form.result.tail
+]
+ALONG_SOME = [
+    n for n, one in OPS.items() if one.form and "{axes}" in one.index.partition("->")[0] and "keepdims" in one.attrs
+]
+
+
+@pytest.mark.parametrize("name", ALONG_ONE + ALONG_SOME)
+def test_operators_take_each_place_of_other_axes_by_itself(name: str) -> None:
+    declared = spec(name)
+    array = np.random.default_rng(0).uniform(0.5, 2, (3, 4, 5))
+    named = (lambda axis: {"axis": axis}) if name in ALONG_ONE else (lambda axis: {"axes": (axis,), "keepdims": True})
+    whole = _result(declared, [array], **named(1))
+    for place in range(3):
+        assert np.allclose(_result(declared, [array[place]], **named(0)), whole[place])
+    for place in range(5):
+        assert np.allclose(_result(declared, [array[:, :, place]], **named(1)), whole[:, :, place])
+
+
+@pytest.mark.parametrize("name", ALONG_SOME)
+def test_two_axes_of_one_sum_are_as_one(name: str) -> None:
+    declared = spec(name)
+    array = np.random.default_rng(0).uniform(0.5, 2, (3, 4, 5))
+    both = _result(declared, [array], axes=(1, 2), keepdims=True)
+    assert np.allclose(_result(declared, [array.reshape(3, 20)], axes=(1,), keepdims=True), both[:, :, 0])
+    turned = _result(declared, [np.transpose(array, (0, 2, 1)).reshape(3, 20)], axes=(1,), keepdims=True)
+    assert np.allclose(turned, both[:, :, 0])
+
+
+@pytest.mark.parametrize("name", ["global_avg_pool", "global_max_pool"])
+def test_all_axes_of_space_are_as_one(name: str) -> None:
+    array = np.random.default_rng(0).normal(size=(2, 3, 4, 5))
+    whole = _result(spec(name), [array])
+    assert np.allclose(_result(spec(name), [array.reshape(2, 3, 20)])[..., 0], whole[..., 0, 0])
+
+
+def test_shipped_rules_of_every_rank_hold_at_ranks_where_no_proof_looked() -> None:
+    evidence, seen = shipped_evidence(), 0
+    rules = [r for r in shipped_rules() if evidence[r.name].every_rank and sufficient_rank(r) is not None]
+    for rule in random.Random(7).sample(rules, 30):
+        drawn = Sampler(rule, 3).draw(200)
+        search = DirectedSearch(rule, 3, 1)
+        for bindings in [] if drawn is None else list(search.filled(raised(rule, drawn)))[:6]:
+            if not search.meets(bindings):
+                continue
+            left = typed_left(rule, bindings)
+            assert left is not None
+            ours, theirs = evaluated(bindings, Floats(wide=True), left, right_terms(rule, bindings))
+            for one, other in zip(ours, theirs, strict=True):
+                assert np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True), rule.name
+            seen += max(one.type.rank for one in operands(bindings)) > sufficient_rank(rule)
+    assert seen > 20
