@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 import numpy as np
 
 from eqsat.errors import ShapeError
+from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.paths import current, followed
 from eqsat.language.terms.dims import Dim, broadcast_dims
@@ -40,6 +41,8 @@ class IndexedArray:
 
     def __init__(self, shape: Sequence[Any] | Callable[[], Sequence[Any]], element: Element) -> None:
         self._shape, self._element = shape, element
+        #: True if all elements are known to be one.
+        self.is_uniform = False
         self._path = followed()
 
     @property
@@ -97,9 +100,12 @@ class IndexedArray:
         transposed: Any = np.transpose(self)
         return transposed
 
-    def astype(self, _dtype: Any) -> IndexedArray:
-        """The array itself: elements that are integers stay what they are."""
-        return self
+    def astype(self, dtype: Any) -> IndexedArray:
+        """The array itself: elements that are integers stay what they are, and real numbers are held in types."""
+        kind = np.dtype(dtype).kind
+        if kind not in "iub":
+            return self
+        return IndexedArray(lambda: self.shape, lambda indices: _held(self.at(indices), dtype))
 
     def __copy__(self) -> IndexedArray:
         return self
@@ -178,6 +184,18 @@ class IndexedArray:
         )
 
 
+def _held(element: Any, dtype: Any) -> Any:
+    """An element in a type of integers: of a real number, what a function of its own makes of it."""
+    import z3
+
+    if not z3.is_real(element):
+        return element
+    name = np.dtype(dtype).name
+    if name == "bool":
+        raise NotParametric("a real number as a truth value")
+    return z3.Function(f"trunc to {name}", z3.RealSort(), z3.RealSort())(element)
+
+
 def _along(axis: int, part: slice, size: Any) -> Callable[[Indices], Any]:
     step = 1 if part.step is None else part.step
     return lambda indices: _first(part, size) + indices[axis] * step
@@ -226,12 +244,21 @@ def spread(array: Any, shape: Sequence[Any]) -> Element:
         if single.ndim:
             raise NotParametric("an array of known size beside one of unknown size")
         return lambda indices: single[()]
+    if array.is_uniform:
+        return lambda indices: array.at((0,) * array.ndim)
     lead = len(shape) - array.ndim
     # An axis that is as long as the result's needs no question whether it is one element that is repeated.
     ones = [formula_of(d) != formula_of(n) and bool(d == 1) for d, n in zip(array.shape, shape[lead:], strict=True)]
     return lambda indices: array.at(
         tuple([0 if one else index for one, index in zip(ones, indices[lead:], strict=True)])
     )
+
+
+def broadcasts(size: Dim, dim: Dim) -> Fact:
+    """The statement that a dim is 1 or a size, so that broadcasting it onto that changes nothing."""
+    path = current()
+    size, dim = path.reduced(size), path.reduced(dim)
+    return Fact.equal(dim, 1) if size == 1 else Fact.equal((dim - 1) * (dim - size), 0)
 
 
 def broadcast(*shapes: Sequence[Any]) -> tuple[Any, ...]:
@@ -246,7 +273,7 @@ def broadcast(*shapes: Sequence[Any]) -> tuple[Any, ...]:
             one, other = path.reduced(formula_of(found)), path.reduced(formula_of(dim))
             if one == 1:
                 found = dim
-            elif other not in (1, one):
+            elif other not in (1, one) and not path.known_answer(broadcasts(one, other)):
                 joined = broadcast_dims(found, dim)
                 if joined is None:
                     raise ShapeError(f"dims {one} and {other} do not broadcast")

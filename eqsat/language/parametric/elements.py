@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce
-from typing import Any, TypeAlias
+from typing import Any
 
 from eqsat.language.arithmetic.algebra import rational
 from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
@@ -14,14 +14,12 @@ from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import FiniteAlgebra
 from eqsat.language.parametric.paths import Path, Restart, current, explored
+from eqsat.language.parametric.pieces import Piece, solution, with_largest_number, with_shared_terms
+from eqsat.language.parametric.ranges import WholeRanges
 from eqsat.language.terms.dims import Dim, Sym, linear_in
 
 #: The most pieces that the elements of one sum are told apart in.
 PIECES = 24
-
-
-#: Bound unknowns, the domain in which a body has one term, that term, and the statements by which it is defined.
-_Piece: TypeAlias = tuple[tuple[str, ...], tuple[Fact, ...], Any, list[Any]]
 
 
 class Elements:
@@ -36,6 +34,7 @@ class Elements:
         self.said: dict[str, list[Callable[[Any], Any]]] = {}
         #: Between which formula and its negative all elements of operands of indices are.
         self.index_bounds: dict[str, list[Dim]] = {}
+        self.ranges = WholeRanges(self)
         self._folds: dict[Any, Any] = {}
         #: How many folds there are inside each other, by the names of their atoms.
         self._depths: dict[str, int] = {}
@@ -185,7 +184,9 @@ class Elements:
             every = [self.fold("every", bound, domain, statement) for statement in needed]
             path.needed.update((one.get_id(), one) for one in every)
         if kind == "sum":
-            return self._sum(found)
+            total = self._sum(found)
+            self.ranges.note_sum(total, [term for _, _, term, _ in found], formulas)
+            return total
         return self._extreme(kind, found)
 
     def whole(self, sizes: Sequence[Any], body: Callable[[tuple[Any, ...]], Any]) -> Any:
@@ -204,7 +205,7 @@ class Elements:
 
     def _pieces(
         self, written: Sequence[Sequence[Dim]], level: int, body: Callable[[tuple[Any, ...]], Any]
-    ) -> list[_Piece]:
+    ) -> list[Piece]:
         """The terms that a body has, each with the bound unknowns, and the domain in which it has that term."""
         outer = current()
         bound: list[str] = []
@@ -243,9 +244,9 @@ class Elements:
             if len(outer.facts) == known:
                 return found
 
-    def _sum(self, pieces: Sequence[_Piece]) -> Any:
+    def _sum(self, pieces: Sequence[Piece]) -> Any:
         total = self.z3.RealVal(0)
-        for bound, domain, term, _ in pieces:
+        for bound, domain, term, _ in with_shared_terms(self, pieces):
             for coefficient, factor in self.algebra.monomials(self.algebra.real(term)).values():
                 if coefficient:
                     total = total + rational(self.z3, coefficient) * self._sum_of_product(bound, domain, factor)
@@ -269,9 +270,8 @@ class Elements:
         result = reduce(lambda a, b: a * b, outside, self.z3.RealVal(1))
         term = self.algebra.normal(reduce(lambda a, b: a * b, inner, self.z3.RealVal(1)))
         if not bound:
-            if domain:
-                return result * self.fold("sum", (), domain, term)
-            return result * term
+            path = current()
+            return result * term if all(path.decide(question) for question in domain) else self.z3.RealVal(0)
         count = self.count(bound, domain) if self.z3.is_rational_value(term) else None
         if count is not None:
             return result * term * self.number(count)
@@ -299,6 +299,10 @@ class Elements:
             total = total * size
         return None if left else total
 
+    def is_somewhere(self, bound: tuple[str, ...], domain: tuple[Fact, ...]) -> bool:
+        """True if equations say what all bound unknowns are at a place of a domain."""
+        return self._without_solved(bound, domain, [])[:2] == ((), ())
+
     def _without_solved(
         self, bound: tuple[str, ...], domain: tuple[Fact, ...], factors: list[Any]
     ) -> tuple[tuple[str, ...], tuple[Fact, ...], list[Any]]:
@@ -318,10 +322,11 @@ class Elements:
                 return self._without_solved(tuple(n for n in bound if n != name), left, replaced)
         return bound, domain, factors
 
-    def _extreme(self, kind: str, pieces: Sequence[_Piece]) -> Any:
-        terms = [(bound, domain, self.algebra.real(term)) for bound, domain, term, _ in pieces]
+    def _extreme(self, kind: str, pieces: Sequence[Piece]) -> Any:
+        terms = [(bound, domain, self.algebra.normal(self.algebra.real(term))) for bound, domain, term, _ in pieces]
         if kind == "max" and len(terms) == 1:
             return self._largest(*terms[0])
+        terms = with_largest_number(self, terms) if kind == "max" else terms
         folds = [self.fold(kind, *one) if one[0] else one[2] for one in terms]
         if kind == "product":
             return self.algebra.normal(reduce(lambda a, b: a * b, folds))
@@ -377,12 +382,6 @@ def _pinned(bound: Sequence[str], domain: Sequence[Fact]) -> list[Fact]:
                 most.append(parts[1] - 1)
         found += [Fact.equal(one, low) for low in least for high in most if current().reduced(high - low) == 0]
     return found
-
-
-def solution(formula: Dim, name: str) -> Dim | None:
-    """The formula of an unknown by the equation of another with 0, None where that does not say so."""
-    parts = linear_in(formula, name)
-    return -parts[0] * parts[1] if parts is not None and abs(parts[0]) == 1 else None
 
 
 def asked(question: Fact, values: Mapping[str, Dim]) -> Fact:

@@ -81,7 +81,13 @@ class Unknown:
     def _no_formula(self, *_: Any) -> Any:
         raise NotParametric(f"arithmetic of {self.formula} that no polynomial is")
 
-    __truediv__ = __rtruediv__ = __pow__ = __rpow__ = _no_formula
+    def __truediv__(self, other: Any) -> Any:
+        return Ratio(self.formula, formula_of(other)) if isinstance(other, int) else NotImplemented
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return Ratio(formula_of(other), self.formula) if isinstance(other, int) else NotImplemented
+
+    __pow__ = __rpow__ = _no_formula
     __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __invert__ = _no_formula
     __lshift__ = __rlshift__ = __rshift__ = __rrshift__ = _no_formula
     __round__ = __trunc__ = __floor__ = __ceil__ = __complex__ = _no_formula
@@ -158,6 +164,31 @@ class Unknown:
     def __ne__(self, other: object) -> Any:
         equal = self.__eq__(other)
         return equal if equal is NotImplemented else not equal
+
+
+class Ratio:
+    """The quotient of integers, one of which is unknown: a real number that nothing is asked of but to stand for it."""
+
+    __slots__ = ("divisor", "number")
+
+    def __init__(self, number: Dim, divisor: Dim) -> None:
+        self.number, self.divisor = number, divisor
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """The class that code asks for: a float's."""
+        return float
+
+    def __repr__(self) -> str:
+        return f"Ratio({self.number}, {self.divisor})"
+
+    def _asked(self, *_: Any) -> Any:
+        raise NotParametric(f"arithmetic of the quotient of {self.number} and {self.divisor}")
+
+    __hash__ = __float__ = __int__ = __index__ = __bool__ = __round__ = __trunc__ = __floor__ = __ceil__ = _asked
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _asked
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __divmod__ = __rdivmod__ = __pow__ = __rpow__ = _asked
+    __neg__ = __pos__ = __abs__ = __lt__ = __le__ = __gt__ = __ge__ = __eq__ = __ne__ = _asked
 
 
 def _made(a: Any, b: Any, combine: Callable[[Dim, Dim], Dim]) -> Any:

@@ -13,7 +13,7 @@ from eqsat.language.parametric import functions as _functions  # noqa: F401  (im
 from eqsat.language.parametric.arrays import IndexedArray, broadcast, elementwise, spread, variable
 from eqsat.language.parametric.definedness import need_argument, need_divisor, need_power
 from eqsat.language.parametric.elements import Elements
-from eqsat.language.parametric.integers import NotParametric, Unknown
+from eqsat.language.parametric.integers import NotParametric, Ratio, Unknown, integer
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import DType, TensorType, broadcast_shapes
@@ -96,12 +96,15 @@ class ParametricNamespace(TermNamespace):
 
     def _apply(self, name: str, x: Any) -> Any:
         need_argument(self.elements, name, x)
-        return super()._apply(name, x)
+        unrounded = self.elements.ranges.unrounded(name, x)
+        return super()._apply(name, x) if unrounded is None else unrounded
 
     def number(self, value: Any, like: Any) -> Any:
         """A number that combines with terms, an unknown integer among them."""
         if type(value) is Unknown:
             return IndexedArray((), lambda _: self.elements.number(value.formula))
+        if type(value) is Ratio:
+            return self.divide(self.number(integer(value.number), like), self.number(integer(value.divisor), like))
         real = value.term if type(value) is UnknownNumber else self._algebra.real(value)
         return IndexedArray((), lambda _: real)
 
@@ -227,10 +230,16 @@ class Parametric:
             return variable(type.dims, lambda indices: self.elements.integer(name, indices))
         return variable(type.dims, lambda indices: self.elements.read(name, indices, boolean))
 
+    def whole(self, name: str, type: TensorType) -> IndexedArray:
+        """An operand whose elements are unknown integers that are calculated with, as real numbers."""
+        return variable(type.dims, lambda indices: self.elements.read(name, indices))
+
     def uniform(self, value: Any, type: TensorType) -> IndexedArray:
         """An operand all of whose elements are one number."""
         number = value.term if isinstance(value, UnknownNumber) else self.elements.algebra.real(value)
-        return IndexedArray(type.dims, lambda _: number)
+        array = IndexedArray(type.dims, lambda _: number)
+        array.is_uniform = True
+        return array
 
     def finish(self, array: Any, type: TensorType) -> Any:
         """The array with the dims of its type, spread over nothing where it is one number."""

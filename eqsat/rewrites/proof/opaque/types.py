@@ -10,7 +10,7 @@ from eqsat.errors import ShapeError
 from eqsat.language.declaration import OpSpec
 from eqsat.language.declaration.spec import same_dtype
 from eqsat.language.ops import spec
-from eqsat.language.parametric.arrays import broadcast
+from eqsat.language.parametric.arrays import broadcast, broadcasts
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.integers import NotParametric, Unknown, formula_of, integer
 from eqsat.language.parametric.numbers import UnknownNumber
@@ -147,7 +147,17 @@ def _refuse_negative(declared: OpSpec, attrs: Attrs) -> None:
         raise NotParametric(f"axes of {declared.name} that are counted from the right")
 
 
-def _spans(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+def _spans(x: Any, y: Any) -> bool:
+    shape, other = x.type.dims, y.type.dims
+    if getattr(y, "uniform", None) is not None and len(other) <= len(shape):
+        # Of one number, nobody reads along which axes there is one element of it: that is no matter of paths.
+        pairs = zip(shape[len(shape) - len(other) :], other, strict=True)
+        return all(current().decide(broadcasts(formula_of(n), formula_of(d))) for n, d in pairs)
+    return _is_kept(shape, other)
+
+
+def _is_kept(shape: Sequence[Any], other: Sequence[Any]) -> bool:
+    """True if broadcasting another shape onto one leaves that as it is."""
     try:
         return len(other) <= len(shape) and broadcast(shape, other) == tuple(shape)
     except ShapeError:
@@ -157,9 +167,9 @@ def _spans(shape: Sequence[Any], other: Sequence[Any]) -> bool:
 #: Functions of conditions without a path for each size that may be 1: shapes are broadcast as elements are.
 OF_SHAPES: Mapping[str, Callable[..., Any]] = {
     "broadcast": broadcast,
-    "spans": lambda x, y: _spans(x.type.dims, y.type.dims),
+    "spans": _spans,
     "mask_spans": lambda q, k, mask: (
-        mask.type.dtype == q.type.dtype and _spans((*q.type.dims[:3], k.type.dims[2]), mask.type.dims)
+        mask.type.dtype == q.type.dtype and _is_kept((*q.type.dims[:3], k.type.dims[2]), mask.type.dims)
     ),
 }
 
