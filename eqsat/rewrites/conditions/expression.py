@@ -17,6 +17,7 @@ from eqsat.language.terms import Attrs, Bindings, Expression, TensorType
 from eqsat.rewrites.conditions import axes as _axes  # noqa: F401  (importing them registers their functions)
 from eqsat.rewrites.conditions import cuts as _cuts  # noqa: F401
 from eqsat.rewrites.conditions import matrices as _matrices  # noqa: F401
+from eqsat.rewrites.conditions import roundings as _roundings  # noqa: F401
 from eqsat.rewrites.conditions.arithmetic import bounded_range, bounded_sum, repeat_count
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.conditions.interpreter import interpreted

@@ -24,6 +24,7 @@ OF_CONSTANTS = frozenset(
         "constant",
         "value",
         "is_all",
+        "rounds",
         "is_uniform",
         "number",
         "integer",
@@ -155,7 +156,7 @@ def _reads(call: ast.Call) -> bool:
 def _floats(rng: np.random.Generator, shape: Any, hints: list[tuple[str, ast.Call]], b: Bindings) -> Any:
     array = rng.uniform(-1.0, 1.0, shape) if rng.random() < 0.5 else rng.uniform(0.1, 1.0, shape)
     for hint, call in hints:
-        if hint == "is_all":
+        if hint in ("is_all", "rounds"):
             text = ast.unparse(call.args[1])
             array = np.full(shape, float(evaluate(Expression(text, call.args[1]), b)))
         elif hint in ("is_uniform", "number"):

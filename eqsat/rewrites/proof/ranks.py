@@ -32,6 +32,7 @@ _ALONG_EACH_AXIS = frozenset(
         "finite",
         "constant",
         "is_all",
+        "rounds",
         "is_uniform",
         "is_positive",
         "is_nonnegative",
