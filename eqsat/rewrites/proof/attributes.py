@@ -16,6 +16,8 @@ from eqsat.language.terms.dims import Sym
 
 #: The most members of a sequence, and the most parts that one operand is split into.
 MEMBERS = 2
+#: The least rank of an operand with axes of space.
+_SPATIAL = 3
 
 
 class NoMatch(Exception):  # noqa: N818 - nothing is wrong
@@ -115,13 +117,13 @@ class FreeAttributes:
         return tuple(size(f"{name}.{axis}") for axis in range(self._rank))
 
     def _pads(self, name: str) -> tuple[Any, ...]:
-        if self.declared.windowed:
+        if self.declared.windowed or "strides" in self.declared.attrs:
             return self._spatial(name, 0, 2)
         return tuple(_any(f"{name}.{place}") for place in range(2 * self._rank))
 
     def _spatial(self, name: str, least: int, times: int = 1) -> tuple[Any, ...]:
         """One size for each axis of space, or so many, or none at all, which is what operators take for the usual."""
-        if self._rank < 3:
+        if self._rank < _SPATIAL:
             raise NoMatch(f"{self.declared.name} without axes of space")
         if chosen([True, False], f"{name} left out"):
             return ()
@@ -136,7 +138,7 @@ class FreeAttributes:
         return self._spatial(name, 0)
 
     def _kernel(self, name: str) -> tuple[Any, ...]:
-        if self._rank < 3:
+        if self._rank < _SPATIAL:
             raise NoMatch(f"{self.declared.name} without axes of space")
         return tuple(size(f"{name}.{place}") for place in range(self._rank - 2))
 
@@ -181,6 +183,12 @@ class FreeAttributes:
 
     def _approximate(self, name: str) -> str:
         return str(chosen(["none", "tanh"], name))
+
+
+def lacks_axes(declared: OpSpec, names: Sequence[str], rank: int) -> bool:
+    """True if attributes that are left open are of an axis, or of axes of space, that a rank does not have."""
+    of_space = bool({"strides", "dilations", "kernel"} & set(names)) and rank < _SPATIAL
+    return of_space or ("axis" in names and not rank and not declared.adds_axis)
 
 
 def _any(name: str) -> Any:

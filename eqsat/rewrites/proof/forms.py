@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NoReturn
 
 from eqsat.errors import GraphError
@@ -13,15 +12,27 @@ from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.parametric.integers import NotParametric
 from eqsat.language.parametric.numbers import UnknownNumber
+from eqsat.language.parametric.paths import current
 from eqsat.language.terms import Attrs, Bindings, DType, Expression, TensorType
 from eqsat.language.terms.pattern import Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
+from eqsat.rewrites.conditions.roundings import exact_number
 from eqsat.rewrites.instances.walk import Key, PatternStep, PatternWalk
-from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, size
+from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, lacks_axes, size
+from eqsat.rewrites.proof.integers.parameters import highest_parameter_rank, partner
+from eqsat.rewrites.proof.opaque.asked import asked_attributes, computed_names
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
 from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
 from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
-from eqsat.rewrites.proof.types import element_types, index_types, told_apart
+from eqsat.rewrites.proof.types import (
+    EIGHT_BITS,
+    element_types,
+    index_types,
+    names_of_type,
+    tells_integers,
+    told_apart,
+    whole_limits,
+)
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, Terms, types_of
 
@@ -64,6 +75,11 @@ class ParametricOperand:
     is_matched: bool = False
     #: The number that all are, of integers.
     everywhere: Any = None
+    #: Of integers, whether they are calculated with, and within what limits they are, where that is known.
+    is_number: bool = False
+    limits: tuple[int, int] | None = None
+    #: True if a condition says that none is an infinity or NaN.
+    is_finite: bool = False
 
     def __eq__(self, other: object) -> bool:
         raise NotParametric("whether operands are the same")
@@ -177,7 +193,11 @@ class FormWalk(PatternWalk):
         for place, source in enumerate(step.operands):
             known = [None if t is None else t.rank for t in types_of(operands)]
             ranks = possible_ranks(declared, place, known, self.most_rank)
-            operands.append(self._operand(source, declared, place, ranks))
+            most = highest_parameter_rank(declared, place, step.fixed)
+            ranks = ranks if most is None else [rank for rank in ranks if rank <= most]
+            operands.append(self._operand(source, declared, place, ranks, types_of(operands)))
+            if place == 0 and operands[0] is not None:
+                self._refuse_scalars(step, declared, types_of(operands)[0].rank)  # type: ignore[union-attr]
         types = types_of(operands)
         needed = types[: declared.min_operands]
         if len({t.dtype for t in needed if t is not None}) > 1 and refuses_several_types(declared):
@@ -196,7 +216,18 @@ class FormWalk(PatternWalk):
     def _made(self, op: str, attrs: Attrs, operands: Sequence[Any]) -> Any:
         return Term(op, attrs, tuple(operands), self._typing(op, attrs, types_of(operands)))
 
-    def _operand(self, source: Any, declared: OpSpec, place: int, ranks: Sequence[int]) -> Any:
+    def _refuse_scalars(self, step: PatternStep, declared: OpSpec, rank: int) -> None:
+        """NoMatch where attributes would be of axes that there are not, before there are paths for all else."""
+        if declared.name in self._typing.opaque or (step.record is not None and step.record in self.bound):
+            return
+        open_names = [n for n in declared.attrs if n not in step.fixed and n not in step.asked]
+        open_names = [n for n in open_names if n not in step.names or step.names[n] not in self.bound]
+        if lacks_axes(declared, open_names, rank):
+            raise NoMatch(f"{declared.name} without axes")
+
+    def _operand(
+        self, source: Any, declared: OpSpec, place: int, ranks: Sequence[int], before: Sequence[TensorType | None]
+    ) -> Any:
         if source is None or isinstance(source, int):
             return None if source is None else self._applied[source]
         if source not in self.bound:
@@ -209,8 +240,15 @@ class FormWalk(PatternWalk):
             if declared.form is not None and place >= len(declared.form.terms) and stated is None:
                 raise NotParametric(f"an operand of {declared.name} of any element type")
             kinds = self._floats if stated is None else index_types(self.rule, stated)
+            other = partner(declared, place)
+            if other is not None and (alike := before[other]) is not None:
+                kinds = (alike.dtype.value,)
             kind = DType.of(str(chosen(kinds, f"type of {name}")))
-            self._bind(source, ParametricOperand(name, TensorType(kind, dims)))
+            operand = ParametricOperand(name, TensorType(kind, dims))
+            operand.is_number = stated is not None and DType.of(stated) in EIGHT_BITS
+            if operand.is_number and tells_integers(self.rule):
+                operand.limits = whole_limits(self.rule, kind.value, narrowest=False)
+            self._bind(source, operand)
         return self.bound[source]
 
     @property
@@ -226,6 +264,9 @@ class FormWalk(PatternWalk):
             where[name] = thing
         elif all((name, i) in self.bound for i in range(self._lengths[name])):
             where[name] = tuple(self.bound[(name, i)] for i in range(self._lengths[name]))
+        for other in names_of_type(self.rule, name) if index is None and isinstance(thing, ParametricOperand) else ():
+            if (other, None) not in self.bound:
+                self._bind((other, None), thing.type.dtype.value)
         self._check()
 
     def _attributes(self, step: PatternStep, declared: OpSpec, types: Sequence[TensorType]) -> Attrs:
@@ -283,12 +324,18 @@ class FormWalk(PatternWalk):
             ):
                 continue
             self._pending.remove(condition)
+            earlier = current().left
             try:
                 holds = bool(self._value(condition, bindings))
             except Undefined as error:
                 raise NoMatch(error.what) from None
             except ElementsAsked:
                 self._without(condition)
+                continue
+            except NotParametric:
+                # It asks for numbers: without it less is assumed, and its refusal leaves nothing behind.
+                current().left = earlier
+                self.dropped.append(condition)
                 continue
             if not holds:
                 raise NoMatch(condition.text)
@@ -313,10 +360,15 @@ class FormWalk(PatternWalk):
             known[0].everywhere = self._value(Expression(ast.unparse(tree.args[1]), tree.args[1]), self.bindings)
         if not all(one.type.dtype.is_float for one in known):
             return  # what is said of numbers is not said of truth values and indices
+        if tree.func.id == "finite":
+            for one in known:
+                one.is_finite = True
         if tree.func.id == "is_all" and len(tree.args) == 2 and len(known) == 1:
             number = self._value(Expression(ast.unparse(tree.args[1]), tree.args[1]), self.bindings)
             if type(number) in (int, float, UnknownNumber):
                 known[0].uniform = number
+        elif tree.func.id == "rounds" and len(known) == 1:
+            known[0].uniform = exact_number(tree.args[1])
         elif tree.func.id == "is_zero" and len(known) == 1:
             known[0].uniform = 0
         elif tree.func.id == "is_uniform" and len(known) == 1:
@@ -328,30 +380,6 @@ class FormWalk(PatternWalk):
             known[0].is_identity = True
         elif tree.func.id in SIGNS:
             self.said += [(one.name, SIGNS[tree.func.id]) for one in known]
-
-
-def asked_attributes(rule: Rule, declared: OpSpec) -> set[str]:
-    """The attributes of an operator that its index form speaks of, or a rule asks for by their names."""
-    form = declared.form
-    named = {"direction", "layout"} if form is None else {form.result.attribute, *form.sizes.values(), *form.linear_if}
-    return (named | _asked_by_name(rule)) & set(declared.attrs)
-
-
-@cache
-def _asked_by_name(rule: Rule) -> frozenset[str]:
-    trees = (expression.tree for expression in rule.expressions())
-    return frozenset(node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute))
-
-
-@cache
-def computed_names(rule: Rule) -> frozenset[str]:
-    """The names that expressions of a rule compute with, more than to hand them on or to ask for an attribute."""
-    found: set[str] = set()
-    for expression in rule.expressions():
-        if not isinstance(expression.tree, ast.Name):
-            asked = {id(n.value) for n in ast.walk(expression.tree) if isinstance(n, ast.Attribute)}
-            found |= {n.id for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and id(n) not in asked}
-    return frozenset(found)
 
 
 def _together(rule: Rule) -> list[tuple[str, ...]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
+from operator import ge, le
 from typing import Any
 
 from eqsat.errors import GraphError
@@ -19,12 +21,13 @@ from eqsat.language.parametric.integers import NotParametric, Unknown, formula_o
 from eqsat.language.parametric.namespace import Parametric
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import SolverBudget, TooManyQuestions, current, explored, small_witness
-from eqsat.language.terms import Attrs, Bindings, DType, TensorType
+from eqsat.language.terms import Attrs, Bindings, TensorType
 from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.rewrites.conditions.expression import Undefined, typed_by
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
 from eqsat.rewrites.proof.forms import ElementsAsked, FormWalk, ParametricOperand, refuse_identities, refuse_unsure
+from eqsat.rewrites.proof.integers.results import StoredResults
 from eqsat.rewrites.proof.naturality.proof import is_natural
 from eqsat.rewrites.proof.opaque.claims import follows_form
 from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, sees_products
@@ -36,12 +39,12 @@ from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, 
 
 #: What shape rules say where an operator takes operands of one element type, and has others.
 _TYPES_DIFFER = "element types differ"
-#: Operators that tell apart what real numbers do not.
-_OF_NO_REALS = frozenset({"isnan", "isinf"})
 #: How often Z3 is asked for the proof of a rule, and the rank that is the highest to try.
 QUESTIONS, HIGHEST = 1_500, 4
 #: How many times as many questions a rule has with one more axis: where no budget lasts for them they are not begun.
 _GROWTH = 8
+#: Integers below this are floats of 64 bits, in which conditions compare them.
+_EXACT = 1 << 53
 #: How many times as many questions there are where operators are opaque, which are answered faster, and where the
 #: rank that suffices is known.
 _MORE = 4
@@ -202,36 +205,15 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
         return _Failure(f"the right side does not type: {error.what}", walk.bindings)
     if output_types(left) != output_types(right):
         return _Failure(f"types differ: {_listed(left)} and {_listed(right)}", walk.bindings)
-    _refuse_integers([*left, *right])
-    evaluation = _Evaluation(walk, interpretation, opaque)
+    stored = StoredResults(rule, left, right, interpretation.elements)
+    stored.refuse_unfollowed()
+    evaluation = _Evaluation(walk, interpretation, opaque, stored)
     if not evaluation.finds_all_that_it_gathers(left, right):
         return _Failure("the right side may gather what there is not", walk.bindings)
     for number, (ours, theirs) in enumerate(zip(evaluation.outputs(left), evaluation.outputs(right), strict=True)):
         if not _equal(number, ours, theirs, interpretation):
             return _Failure("elements were not shown to be equal", walk.bindings)
     return True
-
-
-def _refuse_integers(roots: Sequence[Any]) -> None:
-    """NotParametric where operators calculate with integers or truth values, or ask for infinities: terms are reals."""
-    terms = [one for one in distinct(roots) if isinstance(one, Term)]
-    moved = all(spec(one.op).movement or one.op == "fill" for one in terms)
-    # These round a number to the type: its own, where nothing but movement is done to it, is the same on both sides.
-    for one in terms:
-        declared = spec(one.op)
-        if one.op in _OF_NO_REALS:
-            raise NotParametric(f"{one.op} of real numbers")
-        made = one.op in ("fill", "pad") and not one.types[0].dtype.is_float and not _is_truth_value(one)
-        if not (declared.movement or one.op in ("cast", "equal")):
-            types = enumerate(types_of(one.operands))
-            made |= any(t is not None and not t.dtype.is_float and p not in declared.dtypes for p, t in types)
-        if made and not moved:
-            raise NotParametric(f"{one.op} of other numbers than floats")
-
-
-def _is_truth_value(one: Term) -> bool:
-    """True for a fill with true or false, made of a number that is written."""
-    return one.op == "fill" and one.types[0].dtype is DType.BOOL and type(one.attrs["value"]) in (bool, int, float)
 
 
 def instance_of(bindings: Bindings, witness: Mapping[str, int]) -> Bindings:
@@ -300,30 +282,37 @@ def _elements_of(operand: ParametricOperand, interpretation: Parametric) -> Inde
         return IndexedArray(operand.type.dims, lambda indices: real(1 if indices[0] == indices[1] else 0))
     if operand.uniform is not None:
         return interpretation.uniform(operand.uniform, operand.type)
+    if operand.is_number:
+        whole = type(operand.everywhere) is int and abs(operand.everywhere) < _EXACT
+        if whole:
+            return interpretation.uniform(operand.everywhere, operand.type)
+        return interpretation.whole(operand.name, operand.type)
     return interpretation.variable(operand.name, operand.type)
 
 
 class _Evaluation:
     """The values of terms on one path."""
 
-    def __init__(self, walk: FormWalk, interpretation: Parametric, opaque: frozenset[str]) -> None:
-        self._interpretation, self._opaque = interpretation, opaque
+    def __init__(
+        self, walk: FormWalk, interpretation: Parametric, opaque: frozenset[str], stored: StoredResults
+    ) -> None:
+        self._interpretation, self._opaque, self._stored = interpretation, opaque, stored
         self._known: dict[int, list[Any]] = {}
         elements = interpretation.elements
         elements.said, elements.index_bounds = {}, {}
         for name, statement in walk.said:
             elements.said.setdefault(name, []).append(statement)
+        elements.ranges.of_operands = {}
         for operand in walk.operands:
+            if operand.limits is not None:
+                elements.ranges.of_operands[operand.name] = operand.limits
+                least, most = operand.limits
+                elements.said.setdefault(operand.name, []).extend([partial(le, least), partial(ge, most)])
             self._known[id(operand)] = [_elements_of(operand, interpretation)]
 
     def outputs(self, terms: list[Any]) -> list[IndexedArray]:
         """All outputs of terms in order."""
         return [array for one in terms for array in self._values(one)]
-
-    def _of_truth(self, attrs: Attrs) -> Attrs:
-        """The attributes of a fill with its value as a term, which arrays of unknown sizes hold and NumPy's do not."""
-        truth = self._interpretation.elements.z3.BoolVal(bool(attrs["value"]))
-        return Attrs({**attrs, "value": UnknownNumber(truth)})
 
     def finds_all_that_it_gathers(self, left: list[Any], right: list[Any]) -> bool:
         """True if each operator on the right that takes elements by index finds them where one on the left does.
@@ -374,8 +363,9 @@ class _Evaluation:
             operands = [None if o is None else self._values(o)[0] for o in one.operands]  # type: ignore[arg-type]
             types = types_of(one.operands)
             if one.op in self._opaque:
-                self._known[id(one)] = self._opaque_values(one, operands, types)
-                return self._known[id(one)]
-            attrs = self._of_truth(one.attrs) if _is_truth_value(one) else one.attrs
-            self._known[id(one)] = outputs(self._interpretation, one.op, attrs, operands, types, one.types)
+                made = self._opaque_values(one, operands, types)
+            else:
+                attrs = self._stored.written(one)
+                made = outputs(self._interpretation, one.op, attrs, operands, types, one.types)
+            self._known[id(one)] = self._stored.held(one, made)
         return self._known[id(one)]

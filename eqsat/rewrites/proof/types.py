@@ -8,6 +8,7 @@ from random import Random
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
+from eqsat.language.parametric.ranges import limits_of
 from eqsat.language.terms import DType, Expression, TensorType
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.ranks import calls
@@ -30,6 +31,9 @@ _ALIKE = (
     ("uint8", "uint16", "uint32", "uint64"),
     ("bool",),
 )
+_INTEGERS = _ALIKE[2:4]
+#: Types of numbers that are calculated with, and never are places of others.
+EIGHT_BITS = frozenset({DType.INT8, DType.UINT8})
 
 
 def element_types(rule: Rule) -> tuple[str, ...]:
@@ -37,15 +41,21 @@ def element_types(rule: Rule) -> tuple[str, ...]:
 
     Where none is named, two of wide floats, which may be told apart by being different.
     """
-    named = {
+    named = _named(rule)
+    chosen = [kind for alike in _ALIKE for kind in alike if kind in named]
+    chosen += [next((kind for kind in alike if kind not in named), "") for alike in _ALIKE]
+    return tuple(dict.fromkeys(kind for kind in (*chosen, *FLOATS) if kind))
+
+
+@cache
+def _named(rule: Rule) -> frozenset[str]:
+    """The texts that a rule writes, names of types among them."""
+    return frozenset(
         node.value
         for expression in rule.expressions()
         for node in ast.walk(expression.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    chosen = [kind for alike in _ALIKE for kind in alike if kind in named]
-    chosen += [next((kind for kind in alike if kind not in named), "") for alike in _ALIKE]
-    return tuple(dict.fromkeys(kind for kind in (*chosen, *FLOATS) if kind))
+    )
 
 
 def told_apart(rule: Rule) -> tuple[str, ...]:
@@ -67,10 +77,56 @@ def _floats(rule: Rule) -> tuple[str, ...]:
     return tuple(kind for kind in element_types(rule) if DType.of(kind).is_float)
 
 
+def stands_for(rule: Rule, kind: str) -> tuple[str, ...]:
+    """The types that one stands for in a proof of a rule: its own where the rule names it, else all alike."""
+    named = _named(rule)
+    alike = next((alike for alike in _ALIKE if kind in alike and kind not in named), (kind,))
+    return tuple(one for one in alike if one not in named) or (kind,)
+
+
+def whole_limits(rule: Rule, kind: str, *, narrowest: bool) -> tuple[int, int]:
+    """The limits of all types of integers that one stands for: of the narrowest of them, or of the widest."""
+    limits = [limits_of(DType.of(one)) for one in stands_for(rule, kind)]
+    least, most = zip(*limits, strict=True)
+    return (max(least), min(most)) if narrowest else (min(least), max(most))
+
+
+def tells_integers(rule: Rule) -> bool:
+    """True if a rule asks for element types, or names one of integers."""
+    asks = any(name == "dtype" for one in rule.expressions() for name, _ in calls(one.tree))
+    return asks or any(kind in alike for kind in _named(rule) for alike in _INTEGERS)
+
+
 def index_types(rule: Rule, stated: str) -> tuple[str, ...]:
-    """The types of an operand that holds what its operator says: of indices also the narrower, if asked for."""
+    """The types of an operand that holds what its operator says: of indices also the narrower, if asked for.
+
+    Where a rule does not tell integers from each other, one of eight bits stands for those of all types.
+    """
+    if DType.of(stated) in EIGHT_BITS:
+        kinds = [kind for kind in element_types(rule) if DType.of(kind).is_integer]
+        return (stated, *(kind for kind in kinds if kind != stated)) if tells_integers(rule) else (stated,)
     asks = any(name == "dtype" for one in rule.expressions() for name, _ in calls(one.tree))
     return (stated, "int32") if asks and stated == "int64" else (stated,)
+
+
+@cache
+def names_of_type(rule: Rule, operand: str) -> tuple[str, ...]:
+    """The attributes that a condition says are the element type of an operand."""
+    attributes = {
+        field.tree.id
+        for root in rule.roots
+        for app in applications(root)
+        for name, field in app.fields.items()
+        if name in ("to", "dtype") and isinstance(field, Expression) and isinstance(field.tree, ast.Name)
+    }
+    found = []
+    for part in (part for condition in rule.conditions for part in conjuncts(condition.tree)):
+        if isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], ast.Eq):
+            sides = (part.left, part.comparators[0])
+            for one, other in (sides, sides[::-1]):
+                if isinstance(other, ast.Name) and ast.unparse(one) == f"dtype({operand})":
+                    found.append(other.id)
+    return tuple(name for name in found if name in attributes - rule.tensors)
 
 
 @cache

@@ -20,7 +20,8 @@ _WHOLE = ("size(s) == 1", "size(z) == 1")
 _TELLS = ("size(s) == 1", "wide(s)", "is_positive(s)", "1e-30 < number(s) < 1e30")
 #: Windows of a pool that no pads fill.
 _MEETS_ELEMENTS = "all(p < k for p, k in zip(a.pads, a.kernel + a.kernel))"
-#: Terms of sums that 32 bits hold.
+#: Numbers whose products, and as many terms of sums of these as 32 bits hold.
+_OF_BYTES = tuple(f'dtype({name}) in ("int8", "uint8")' for name in "xw")
 _MOST_TERMS = 32768
 
 
@@ -69,14 +70,14 @@ def _restoring() -> Iterator[Statement]:
 
 
 def _integer_products() -> Iterator[Statement]:
-    fits = ("rank(x) >= 2", "rank(w) >= 2", "size(a) == 1", f"dim(w, -2) <= {_MOST_TERMS}")
+    fits = ("rank(x) >= 2", "rank(w) >= 2", *_OF_BYTES, "size(a) == 1", f"dim(w, -2) <= {_MOST_TERMS}")
     for name, zero in (("matmul-of-integers", ", b"), ("matmul-of-integers-and-zero", "")):
         right = _floats("w", "b") if zero else _floats("w")
         yield from law(name, _sums(f"matmul_integer(x, w, a{zero})"), f"{_floats('x', 'a')} @ {right}", fits)
 
 
 def _integer_convolutions() -> Iterator[Statement]:
-    fits = ("size(a) == 1", "static(w)", f"size(w) <= {_MOST_TERMS} * dim(w, 0)")
+    fits = (*_OF_BYTES, "size(a) == 1", "static(w)", f"prod(shape(w)[1:]) <= {_MOST_TERMS}")
     x = _floats("x", "a", number=True)
     for name, zero, one in (("conv-of-integers", ", b", ("size(b) == 1",)), ("conv-of-integers-and-zero", "", ())):
         w = _floats("w", "b", number=True) if zero else _floats("w")

@@ -1,0 +1,35 @@
+"""Attributes of opaque operators that a rule asks for, so that their values are looked at."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+
+from eqsat.language.declaration import OpSpec
+from eqsat.rewrites.rules.rule import Rule
+
+
+def asked_attributes(rule: Rule, declared: OpSpec) -> set[str]:
+    """The attributes of an operator that its index form speaks of, or a rule asks for by their names."""
+    form = declared.form
+    named = {"direction", "layout"} if form is None else {form.result.attribute, *form.sizes.values(), *form.linear_if}
+    return (named | _asked_by_name(rule)) & set(declared.attrs)
+
+
+@cache
+def _asked_by_name(rule: Rule) -> frozenset[str]:
+    trees = (expression.tree for expression in rule.expressions())
+    return frozenset(node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute))
+
+
+@cache
+def computed_names(rule: Rule) -> frozenset[str]:
+    """The names that expressions of a rule compute with, more than to hand them on or to ask for an attribute."""
+    found: set[str] = set()
+    for expression in rule.expressions():
+        if not isinstance(expression.tree, ast.Name):
+            asked = {id(n.value) for n in ast.walk(expression.tree) if isinstance(n, ast.Attribute)}
+            # The attributes of an operator whose type is asked for are handed on to that.
+            asked |= {id(n.value) for n in ast.walk(expression.tree) if isinstance(n, ast.keyword) and n.arg is None}
+            found |= {n.id for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and id(n) not in asked}
+    return frozenset(found)
