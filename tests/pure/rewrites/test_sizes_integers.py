@@ -17,6 +17,7 @@ from eqsat.rewrites.rules.rule import Rule
 BYTES = "dtype(x) in ('int8', 'uint8'), dtype(w) in ('int8', 'uint8')"
 PRODUCT = "cast(matmul_integer(x, w, a), to='float32') => (cast(x, to='float32') - cast(a, to='float32')) @ {}"
 W = "cast(w, to='float32')"
+SHIFTED = f"({W} - cast(a, to='float32'))"
 AGAIN = (
     "quantize_linear(dequantize_linear(q, s, z, axis=j, block=0), s, z, to=t, axis=k, block=0) => {} if dtype(q) == t"
 )
@@ -60,8 +61,7 @@ def test_true_rules_are_proved(text: str) -> None:
         f"{PRODUCT.format(W)} if rank(x) == 2, rank(w) == 2, size(a) == 1, dim(w, -2) <= 32768",
         f"{PRODUCT.format(W)} if rank(x) == 2, rank(w) == 2, {BYTES}, size(a) == 1, dim(w, -2) <= 65536",
         f"{PRODUCT.format(W)} if rank(x) == 2, rank(w) == 2, {BYTES}, size(a) == 1",
-        f"{PRODUCT.format(f"({W} - cast(a, to='float32'))")} if rank(x) == 2, "
-        f"rank(w) == 2, {BYTES}, size(a) == 1, dim(w, -2) <= 32768",
+        f"{PRODUCT.format(SHIFTED)} if rank(x) == 2, rank(w) == 2, {BYTES}, size(a) == 1, dim(w, -2) <= 32768",
         # Other scales, zeros or types, and scales that may be 0.
         f"{AGAIN.format('q')}, t in ('int8', 'uint8'), size(s) == 1, size(z) == 1",
         "quantize_linear(dequantize_linear(q, s, z, axis=j, block=0), s, to=t, axis=k, block=0) => q if dtype(q) == t, "
