@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from eqsat.language.arithmetic.algebra import fraction, rational
 from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.terms.dims import Dim, linear_in
-
-if TYPE_CHECKING:
-    from eqsat.language.parametric.elements import Elements
 
 #: Bound unknowns, the domain in which a body has one term, that term, and the statements by which it is defined.
 Piece: TypeAlias = tuple[tuple[str, ...], tuple[Fact, ...], Any, list[Any]]
@@ -23,7 +20,7 @@ def solution(formula: Dim, name: str) -> Dim | None:
     return -parts[0] * parts[1] if parts is not None and abs(parts[0]) == 1 else None
 
 
-def with_shared_terms(elements: Elements, pieces: Sequence[Piece]) -> list[Piece]:
+def with_shared_terms(elements: Any, pieces: Sequence[Piece]) -> list[Piece]:
     """The pieces of a sum with what all of them add as one piece, over all places that there are."""
     widest = next((one for one in pieces if not _values(one)), None)
     if widest is None or len(pieces) < 2:
@@ -48,7 +45,7 @@ def with_shared_terms(elements: Elements, pieces: Sequence[Piece]) -> list[Piece
     return [*rest, (bound, ranges, algebra.total(shared), [])]
 
 
-def _form(elements: Elements, piece: Piece, values: Mapping[str, Dim]) -> dict[Any, tuple[Fraction, Any]]:
+def _form(elements: Any, piece: Piece, values: Mapping[str, Dim]) -> dict[Any, tuple[Fraction, Any]]:
     """Coefficients and products of the term of a piece, by what each product is where equations of its domain hold."""
     algebra = elements.algebra
     form: dict[Any, tuple[Fraction, Any]] = {}
@@ -73,7 +70,7 @@ def _values(piece: Piece) -> dict[str, Dim]:
 
 
 def with_largest_number(
-    elements: Elements, parts: Sequence[tuple[tuple[str, ...], tuple[Fact, ...], Any]]
+    elements: Any, parts: Sequence[tuple[tuple[str, ...], tuple[Fact, ...], Any]]
 ) -> list[tuple[tuple[str, ...], tuple[Fact, ...], Any]]:
     """The parts of a maximum, numbers among them without those that are no larger than one that there is."""
     numbers = {k: fraction(term) for k, (_, _, term) in enumerate(parts) if elements.z3.is_rational_value(term)}

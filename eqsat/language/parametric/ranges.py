@@ -1,10 +1,10 @@
-"""Ranges of terms that are whole numbers: what rounding leaves alone, and what a type of integers holds."""
+"""Ranges of terms that are whole numbers, which rounding leaves alone, and of which a type has some."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import ml_dtypes
 
@@ -14,9 +14,6 @@ from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.paths import Path, current
 from eqsat.language.terms import DType
 from eqsat.language.terms.dims import Dim
-
-if TYPE_CHECKING:
-    from eqsat.language.parametric.elements import Elements
 
 #: The least and the largest that a whole number may be: numbers, or a formula and its negative.
 Range: TypeAlias = tuple[Dim, Dim]
@@ -36,7 +33,7 @@ def limits_of(dtype: DType) -> tuple[int, int]:
 class WholeRanges:
     """The ranges of whole terms, by those of the elements of operands."""
 
-    def __init__(self, elements: Elements) -> None:
+    def __init__(self, elements: Any) -> None:
         self._elements = elements
         #: The ranges of the elements of operands that are integers.
         self.of_operands: dict[str, tuple[int, int]] = {}
@@ -92,7 +89,7 @@ class WholeRanges:
         )
 
     def unrounded(self, function: str, term: Any) -> Any | None:
-        """What a function that rounds, or holds numbers within a type, leaves as it is; None of any other."""
+        """The term that a function which rounds, or holds numbers within a type, leaves as it is; None of any other."""
         if not self.of_operands:
             return None
         term = self._elements.algebra.normal(term)

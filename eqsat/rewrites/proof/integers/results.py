@@ -29,7 +29,7 @@ _OF_ANY_TYPE = frozenset({"cast", "equal"})
 
 
 class StoredResults:
-    """What the element types of the results of operators hold, in the sides of a rule."""
+    """The results of the operators of both sides of a rule as their element types hold them."""
 
     def __init__(self, rule: Rule, left: Sequence[Any], right: Sequence[Any], elements: Elements) -> None:
         self._rule, self._elements = rule, elements
