@@ -146,7 +146,7 @@ def _without(factors: Sequence[Any], factor: Any) -> list[Any]:
 
 
 def _size_of(one: Range) -> Dim:
-    """What the absolute value is not above: a formula that is not below 0."""
+    """A bound of the absolute value: a formula that is not below 0."""
     least, most = one
     return max(abs(least), abs(most)) if isinstance(least, int) and isinstance(most, int) else most
 
