@@ -177,7 +177,7 @@ class FormWalk(PatternWalk):
         for place, source in enumerate(step.operands):
             known = [None if t is None else t.rank for t in types_of(operands)]
             ranks = possible_ranks(declared, place, known, self.most_rank)
-            operands.append(self._operand(source, declared, place, ranks))
+            operands.append(self._operand(source, declared, place, ranks, types_of(operands)))
         types = types_of(operands)
         needed = types[: declared.min_operands]
         if len({t.dtype for t in needed if t is not None}) > 1 and refuses_several_types(declared):
@@ -196,7 +196,14 @@ class FormWalk(PatternWalk):
     def _made(self, op: str, attrs: Attrs, operands: Sequence[Any]) -> Any:
         return Term(op, attrs, tuple(operands), self._typing(op, attrs, types_of(operands)))
 
-    def _operand(self, source: Any, declared: OpSpec, place: int, ranks: Sequence[int]) -> Any:
+    def _operand(
+        self,
+        source: Any,
+        declared: OpSpec,
+        place: int,
+        ranks: Sequence[int],
+        before: Sequence[TensorType | None],
+    ) -> Any:
         if source is None or isinstance(source, int):
             return None if source is None else self._applied[source]
         if source not in self.bound:
@@ -209,6 +216,9 @@ class FormWalk(PatternWalk):
             if declared.form is not None and place >= len(declared.form.terms) and stated is None:
                 raise NotParametric(f"an operand of {declared.name} of any element type")
             kinds = self._floats if stated is None else index_types(self.rule, stated)
+            if stated is None and place < declared.min_operands and refuses_several_types(declared):
+                # Of another type than those before it there is no match.
+                kinds = tuple(dict.fromkeys(t.dtype.value for t in before if t is not None)) or kinds
             kind = DType.of(str(chosen(kinds, f"type of {name}")))
             self._bind(source, ParametricOperand(name, TensorType(kind, dims)))
         return self.bound[source]
