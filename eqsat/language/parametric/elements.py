@@ -178,12 +178,10 @@ class Elements:
         if not all(path.decide(Fact.positive(formula)) for formula in formulas):
             return self.z3.RealVal(0) if kind == "sum" else self.z3.Real(f"{kind} of nothing")
         for written in itertools.islice(itertools.product(*map(positive_digits, formulas)), 6):
-            found = self._pieces(written, level, body)
+            found = self.pieces(written, level, body)
             if not any("floordiv" in str(self.consts(term)) for _, _, term, _ in found):
                 break
-        for bound, domain, _, needed in found:
-            every = [self.fold("every", bound, domain, statement) for statement in needed]
-            path.needed.update((one.get_id(), one) for one in every)
+        self.need_everywhere(found)
         if kind == "sum":
             return self._sum(found)
         return self._extreme(kind, found)
@@ -194,15 +192,23 @@ class Elements:
         formulas = [path.reduced(formula_of(size)) for size in sizes]
         if not all(path.decide(Fact.positive(formula)) for formula in formulas):
             raise NotParametric("all elements of nothing")
-        found = self._pieces([positive_digits(formula)[0] for formula in formulas], path.level, body)
+        found = self.pieces([positive_digits(formula)[0] for formula in formulas], path.level, body)
         if len(found) != 1:
             raise NotParametric("all elements of what has several parts")
-        ((bound, domain, term, needed),) = found
-        every = [self.fold("every", bound, domain, statement) for statement in needed]
-        path.needed.update((one.get_id(), one) for one in every)
+        self.need_everywhere(found)
+        ((bound, domain, term, _),) = found
         return self.fold("all", bound, domain, self.algebra.normal(term))
 
-    def _pieces(
+    def need_everywhere(self, pieces: Sequence[_Piece]) -> None:
+        """Note that the bodies of pieces are defined; of one piece, which is not empty, what is everywhere the same."""
+        path = current()
+        for bound, domain, _, needed in pieces:
+            for statement in needed:
+                is_same = len(pieces) == 1 and self.names(statement).isdisjoint(bound)
+                one = statement if is_same else self.fold("every", bound, domain, statement)
+                path.needed[one.get_id()] = one
+
+    def pieces(
         self, written: Sequence[Sequence[Dim]], level: int, body: Callable[[tuple[Any, ...]], Any]
     ) -> list[_Piece]:
         """The terms that a body has, each with the bound unknowns, and the domain in which it has that term."""
