@@ -228,7 +228,11 @@ def spread(array: Any, shape: Sequence[Any]) -> Element:
         return lambda indices: single[()]
     lead = len(shape) - array.ndim
     # An axis that is as long as the result's needs no question whether it is one element that is repeated.
-    ones = [formula_of(d) != formula_of(n) and bool(d == 1) for d, n in zip(array.shape, shape[lead:], strict=True)]
+    reduced = current().reduced
+    ones = [
+        reduced(formula_of(d)) != reduced(formula_of(n)) and bool(d == 1)
+        for d, n in zip(array.shape, shape[lead:], strict=True)
+    ]
     return lambda indices: array.at(
         tuple([0 if one else index for one, index in zip(ones, indices[lead:], strict=True)])
     )

@@ -32,5 +32,5 @@ def digits(size: Dim) -> list[tuple[Dim, ...]]:
             factors.append(one)
             size = rest
     factors.sort(key=str)
-    factors += [size] if size != 1 else []
+    factors = [size, *factors] if size != 1 else factors
     return list(dict.fromkeys(itertools.permutations(factors))) if len(factors) < 4 else [(product(factors),)]
