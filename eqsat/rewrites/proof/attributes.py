@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.declaration import OpSpec
@@ -49,16 +50,19 @@ class FreeAttributes:
         name: str,
         most_rank: int,
         element_types: Sequence[str],
+        stated: Mapping[str, Sequence[Any]] = MappingProxyType({}),
     ) -> None:
         self.declared, self.types, self.known, self.name, self.most_rank = declared, types, known, name, most_rank
-        self.element_types = element_types
+        self.element_types, self.stated = element_types, stated
 
     def value(self, attribute: str) -> Any:
         """The value of an attribute: a known one, or one of all that there may be."""
         if attribute not in self.known:
             rule: Callable[[str], Any] | None = getattr(self, f"_{attribute}", None)
             default = self.declared.attrs[attribute]
-            if rule is not None:
+            if attribute in self.stated:
+                self.known[attribute] = chosen(self.stated[attribute], f"{self.name} {attribute}")
+            elif rule is not None:
                 self.known[attribute] = rule(f"{self.name} {attribute}")
             elif isinstance(default, float):
                 self.known[attribute] = UnknownNumber.named(f"{self.name} {attribute}")
@@ -167,6 +171,16 @@ class FreeAttributes:
 
     def _direction(self, name: str) -> str:
         return str(chosen(["forward", "reverse", "bidirectional"], name))
+
+    def _clip(self, name: str) -> Any:
+        return chosen([None, UnknownNumber.named(name)], name)
+
+    def _alphas(self, name: str) -> tuple[Any, ...]:
+        """A number for each activation that is named, or none at all."""
+        numbers = tuple(UnknownNumber.named(f"{name}.{place}") for place in range(len(self.value("activations"))))
+        return tuple(chosen([(), numbers], name)) if numbers else ()
+
+    _betas = _alphas
 
     def _layout(self, name: str) -> int:
         return int(chosen([0, 1], name))

@@ -21,6 +21,7 @@ from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, ch
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
 from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
 from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
+from eqsat.rewrites.proof.stated import stated_values
 from eqsat.rewrites.proof.types import element_types, index_types, told_apart
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, Terms, types_of
@@ -254,7 +255,13 @@ class FormWalk(PatternWalk):
             except KeyError:
                 raise NotParametric(f"attribute {name} of what is bound later") from None
         free = FreeAttributes(
-            declared, types, known, f"{step.app.op} {len(self._applied)}", self.most_rank, self._kinds
+            declared,
+            types,
+            known,
+            f"{step.app.op} {len(self._applied)}",
+            self.most_rank,
+            self._kinds,
+            stated_values(self.rule, step.record[0]) if step.record is not None and step.record[1] is None else {},
         )
         looked = set(declared.attrs)
         if declared.name in self._typing.opaque:
