@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -14,6 +14,7 @@ from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import TensorType
 from eqsat.language.terms.dims import Sym
+from eqsat.rewrites.proof.opaque.windows import has_usual
 
 #: The most members of a sequence, and the most parts that one operand is split into.
 MEMBERS = 2
@@ -51,9 +52,12 @@ class FreeAttributes:
         most_rank: int,
         element_types: Sequence[str],
         stated: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        unread: Collection[str] = (),
     ) -> None:
         self.declared, self.types, self.known, self.name, self.most_rank = declared, types, known, name, most_rank
         self.element_types, self.stated = element_types, stated
+        #: Attributes that nothing but the operator looks at.
+        self.unread = unread
 
     def value(self, attribute: str) -> Any:
         """The value of an attribute: a known one, or one of all that there may be."""
@@ -127,9 +131,14 @@ class FreeAttributes:
         """One size for each axis of space, or so many, or none at all, which is what operators take for the usual."""
         if self._rank < 3:
             raise NoMatch(f"{self.declared.name} without axes of space")
-        if chosen([True, False], f"{name} left out"):
+        # Of what is left out there is no path of its own where it is as if the usual were written.
+        if not self._is_usual(name) and chosen([True, False], f"{name} left out"):
             return ()
         return tuple(size(f"{name}.{place}", least) for place in range(times * (self._rank - 2)))
+
+    def _is_usual(self, name: str) -> bool:
+        attribute = name.removeprefix(f"{self.name} ")
+        return attribute in self.unread and has_usual(self.declared, attribute)
 
     def _strides(self, name: str) -> tuple[Any, ...]:
         return self._spatial(name, 1)

@@ -254,6 +254,9 @@ class FormWalk(PatternWalk):
                 raise NotParametric(f"attribute {name} of elements") from None
             except KeyError:
                 raise NotParametric(f"attribute {name} of what is bound later") from None
+        computed = computed_names(self.rule)
+        read = {name for name, key in step.names.items() if key[0] in computed} | _asked_by_name(self.rule)
+        is_read = step.record is not None and step.record[0] in computed
         free = FreeAttributes(
             declared,
             types,
@@ -262,13 +265,12 @@ class FormWalk(PatternWalk):
             self.most_rank,
             self._kinds,
             stated_values(self.rule, step.record[0]) if step.record is not None and step.record[1] is None else {},
+            () if is_read else declared.attrs.keys() - read,
         )
         looked = set(declared.attrs)
         if declared.name in self._typing.opaque:
-            looked = asked_attributes(self.rule, declared)
-            computed = computed_names(self.rule)
-            looked |= {name for name, key in step.names.items() if key[0] in computed}
-            if step.record is not None and step.record[0] in computed:
+            looked = asked_attributes(self.rule, declared) | (read & declared.attrs.keys())
+            if is_read:
                 looked = set(declared.attrs)
         attrs = declared.complete(
             {

@@ -2,6 +2,8 @@
 
 import pytest
 
+from eqsat.language.ops import spec
+from eqsat.rewrites.proof.opaque.windows import has_usual
 from eqsat.rewrites.proof.sizes import prove_sizes
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
@@ -33,10 +35,13 @@ TRUE = {
     " if unpadded(a), along_only(c, 1, rank(x), dim(x, 1)), rank(c) == 3": 3,
     "avg_pool(conv(x, w, **a), **b) => conv(avg_pool(x, **b), w, **a)"
     f" if a.group == 1, a.activation == 'none', {_SINGLE}, all(s == 1 for s in a.strides), unpadded(a)": 4,
+    "max_pool(x, kernel=k, strides=s) => max_pool(x, kernel=k) if len(s) == 0": 4,
     _BATCH_NORM.format(pads="()", axes="(1, 2)"): 3,
 }
 #: Rules next to these that are false: with windows of pads alone, without a condition, in another order.
 FALSE = [
+    "max_pool(x, kernel=k, strides=s) => max_pool(x, kernel=k)",
+    "conv(x, w, strides=s, dilations=d) => conv(x, w, strides=d, dilations=s) if rank(x) == 3, dim(w, 2) > 1",
     "sigmoid(max_pool(x, **a)) => max_pool(sigmoid(x), **a)",
     "exp(max_pool(x, **a)) => max_pool(exp(x), **a)",
     "max_pool(maximum(x, fill(shape=(), value=1.0, dtype=dtype(x))), **a)"
@@ -69,6 +74,13 @@ FALSE = [
     _BATCH_NORM.format(pads="()", axes="(0, 2)"),
     _BATCH_NORM.format(pads="()", axes="(1, 2)").replace("b - m", "b + m"),
 ]
+
+
+def test_what_is_left_out_of_windows_is_the_usual() -> None:
+    """Strides, pads and dilations have defaults; a window has none."""
+    assert all(has_usual(spec("conv"), name) for name in ("strides", "pads", "dilations"))
+    assert not has_usual(spec("max_pool"), "kernel")
+    assert not has_usual(spec("conv"), "group")
 
 
 @pytest.mark.parametrize("text", TRUE)

@@ -23,8 +23,11 @@ from eqsat.rewrites.rules.term import outputs
 
 #: The attributes that say how windows are placed, with the number for which they are as if they were not there.
 _PLACING: Mapping[str, int] = {"strides": 1, "pads": 0, "output_padding": 0, "kernel": 1}
+_USUAL: Mapping[str, int] = {"strides": 1, "pads": 0, "output_padding": 0, "dilations": 1}
 #: How far apart results in float64 may be, and the largest pad, dilation and space that are looked at.
 _NEAR, _WIDEST_PAD, _WIDEST, _WIDEST_SPACE = 1e-8, 4, 3, 4
+#: How many samples at least have a result with what is usual left out.
+_COMPARED = 8
 #: How many ways to place windows are looked at for one sample, and which share of elements is 0.
 _WAYS, _ZEROS = 3, 0.2
 
@@ -62,6 +65,33 @@ def selects_by_order(declared: OpSpec, found: OperatorAxes) -> bool:
         and found.others == tuple(found.operands) == (0,)
         and _seen(_keeps_order, declared.name, declared.reference, declared.infer)
     )
+
+
+def has_usual(declared: OpSpec, name: str) -> bool:
+    """True if an attribute that is left out is as if the number were written for which windows are as they are."""
+    return (
+        declared.is_shipped
+        and name in _USUAL
+        and _seen_to_have_usual(declared.name, name, declared.reference, declared.infer)
+    )
+
+
+@cache
+def _seen_to_have_usual(name: str, attribute: str, _reference: Reference, _infer: InferRule) -> bool:
+    def holds(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
+        values = np.random.default_rng(rng.randrange(1 << 30))
+        given = [values.normal(size=dims_of(shape)) for shape in shapes]
+        types = [TensorType(DType.FLOAT64, one.shape) for one in given]
+        count = (given[0].ndim - 2) * (2 if attribute == "pads" else 1)
+        ways = [declared.complete({**drawn, attribute: one}) for one in ((), (_USUAL[attribute],) * count)]
+        taken = {takes(declared, types, attrs) for attrs in ways}
+        if taken == {False}:
+            return True  # both are refused
+        compared.append(attribute)
+        return taken == {True} and np.array_equal(*(_result(declared, attrs, given) for attrs in ways))
+
+    compared: list[str] = []
+    return holds_on_samples(spec(name), f"usual {name} {attribute}", holds) and len(compared) >= _COMPARED
 
 
 def _is_all(value: Any, number: int) -> bool:
