@@ -10,11 +10,18 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.parametric.arrays import IndexedArray, Indices, elementwise, numpy_function, product_of, spread
+from eqsat.language.parametric.arrays import (
+    IndexedArray,
+    Indices,
+    WritableArray,
+    elementwise,
+    numpy_function,
+    product_of,
+    spread,
+)
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.paths import current
-from eqsat.language.parametric.writable import WritableArray
 from eqsat.language.terms.dims import Dim
 
 

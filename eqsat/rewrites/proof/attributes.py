@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +16,9 @@ from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import TensorType
 from eqsat.language.terms.dims import Sym
+from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.opaque.windows import has_usual
+from eqsat.rewrites.rules.rule import Rule
 
 #: The most members of a sequence, and the most parts that one operand is split into.
 MEMBERS = 2
@@ -210,3 +214,46 @@ def _any(name: str) -> Any:
     """An unknown number, also below 0."""
     current().anywhere(name)
     return integer(Sym.named(name))
+
+
+@cache
+def stated_values(rule: Rule, record: str) -> Mapping[str, Sequence[Any]]:
+    """The values of attributes of a record, by their names, for which all conditions may hold: texts, tuples, None.
+
+    Numbers are left out, as what is equal to one may be of another type, and so are parts of conditions.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> (rule,) = parse_rules("r: gru(x, w, r, **a) => x if a.clip is None, a.layout == 0", origin="candidate")
+    >>> stated_values(rule, "a")
+    {'clip': (None,)}
+    """
+    found: dict[str, Sequence[Any]] = {}
+    for condition in rule.conditions:
+        for part in conjuncts(condition.tree):
+            if not (isinstance(part, ast.Compare) and len(part.ops) == 1 and _is_of(part.left, record)):
+                continue
+            values = _values(part.ops[0], part.comparators[0])
+            if values and all(map(_is_plain, values)):
+                found.setdefault(part.left.attr, values)  # type: ignore[attr-defined]
+    return found
+
+
+def _is_of(tree: ast.expr, record: str) -> bool:
+    return isinstance(tree, ast.Attribute) and isinstance(tree.value, ast.Name) and tree.value.id == record
+
+
+def _values(operation: ast.cmpop, tree: ast.expr) -> tuple[Any, ...]:
+    try:
+        stated = ast.literal_eval(tree)
+    except ValueError:
+        return ()
+    if isinstance(operation, ast.In):
+        return tuple(dict.fromkeys(stated)) if isinstance(stated, tuple) else ()
+    if isinstance(operation, ast.Eq) or (isinstance(operation, ast.Is) and stated is None):
+        return (stated,)
+    return ()
+
+
+def _is_plain(value: Any) -> bool:
+    """True of what is equal to nothing but itself."""
+    return value is None or isinstance(value, str) or (isinstance(value, tuple) and all(map(_is_plain, value)))

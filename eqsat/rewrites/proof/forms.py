@@ -17,11 +17,10 @@ from eqsat.language.terms import Attrs, Bindings, DType, Expression, TensorType
 from eqsat.language.terms.pattern import Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.instances.walk import Key, PatternStep, PatternWalk
-from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, size
+from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, size, stated_values
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
 from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
 from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
-from eqsat.rewrites.proof.stated import stated_values
 from eqsat.rewrites.proof.types import element_types, index_types, told_apart
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, Terms, types_of
