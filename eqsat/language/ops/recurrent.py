@@ -89,7 +89,7 @@ class _Layer:
     def _first(self, state: Any, x: Any, size: int) -> Any:
         if state is not None:
             return state
-        return np.full((self.directions, x.shape[1], size), self.xp.number(0.0, x), dtype=x.dtype)
+        return np.full((self.directions, x.shape[1], size), self.xp.number(0.0, x), dtype=x.dtype, like=x)
 
     def _run(self, x: Any, w: Any, bias: Any, lens: Any, states: tuple[Any, ...], cell: Cell) -> tuple[Any, ...]:
         """All hidden states, of shape (steps, directions, batch, hidden), and the last states."""
@@ -111,7 +111,7 @@ class _Layer:
         self, gates: Any, lens: Any, states: tuple[Any, ...], cell: Cell, direction: int, backward: bool
     ) -> tuple[Any, tuple[Any, ...]]:
         xp, (steps, batch, _) = self.xp, gates.shape
-        result: Any = np.full((steps, *states[0].shape), xp.number(0.0, gates), dtype=gates.dtype)
+        result: Any = np.full((steps, *states[0].shape), xp.number(0.0, gates), dtype=gates.dtype, like=gates)
         if lens is None:
             for t in range(steps)[:: -1 if backward else 1]:
                 states = cell(gates[t], states, direction)

@@ -32,5 +32,6 @@ def digits(size: Dim) -> list[tuple[Dim, ...]]:
             factors.append(one)
             size = rest
     factors.sort(key=str)
-    factors += [size] if size != 1 else []
+    if size != 1:
+        factors = [size, *factors] if isinstance(size, int) else [*factors, size]
     return list(dict.fromkeys(itertools.permutations(factors))) if len(factors) < 4 else [(product(factors),)]

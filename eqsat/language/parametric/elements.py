@@ -10,16 +10,19 @@ from typing import Any
 from eqsat.language.arithmetic.algebra import rational
 from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
 from eqsat.language.parametric.digits import positive_digits
+from eqsat.language.parametric.domains import asked, joined, pinned, solution
 from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import FiniteAlgebra
 from eqsat.language.parametric.paths import Path, Restart, current, explored
-from eqsat.language.parametric.pieces import Piece, solution, with_largest_number, with_shared_terms
+from eqsat.language.parametric.pieces import Piece, with_largest_number, with_shared_terms
 from eqsat.language.parametric.ranges import WholeRanges
-from eqsat.language.terms.dims import Dim, Sym, linear_in
+from eqsat.language.terms.dims import Dim, Sym
 
 #: The most pieces that the elements of one sum are told apart in.
 PIECES = 24
+#: Sums over so many indices are written out.
+FEW = 4
 
 
 class Elements:
@@ -177,12 +180,10 @@ class Elements:
         if not all(path.decide(Fact.positive(formula)) for formula in formulas):
             return self.z3.RealVal(0) if kind == "sum" else self.z3.Real(f"{kind} of nothing")
         for written in itertools.islice(itertools.product(*map(positive_digits, formulas)), 6):
-            found = self._pieces(written, level, body)
+            found = self.pieces(written, level, body, few=True, shared=kind == "sum")
             if not any("floordiv" in str(self.consts(term)) for _, _, term, _ in found):
                 break
-        for bound, domain, _, needed in found:
-            every = [self.fold("every", bound, domain, statement) for statement in needed]
-            path.needed.update((one.get_id(), one) for one in every)
+        self.need_everywhere(found)
         if kind == "sum":
             total = self._sum(found)
             self.ranges.note_sum(total, [term for _, _, term, _ in found], formulas)
@@ -195,26 +196,58 @@ class Elements:
         formulas = [path.reduced(formula_of(size)) for size in sizes]
         if not all(path.decide(Fact.positive(formula)) for formula in formulas):
             raise NotParametric("all elements of nothing")
-        found = self._pieces([positive_digits(formula)[0] for formula in formulas], path.level, body)
+        found = self.pieces([positive_digits(formula)[0] for formula in formulas], path.level, body)
         if len(found) != 1:
             raise NotParametric("all elements of what has several parts")
-        ((bound, domain, term, needed),) = found
-        every = [self.fold("every", bound, domain, statement) for statement in needed]
-        path.needed.update((one.get_id(), one) for one in every)
+        self.need_everywhere(found)
+        ((bound, domain, term, _),) = found
         return self.fold("all", bound, domain, self.algebra.normal(term))
 
-    def _pieces(
-        self, written: Sequence[Sequence[Dim]], level: int, body: Callable[[tuple[Any, ...]], Any]
+    def need_everywhere(self, pieces: Sequence[Piece]) -> None:
+        """Note that the bodies of pieces are defined; of one piece, which is not empty, what is everywhere the same."""
+        path = current()
+        for bound, domain, _, needed in pieces:
+            for statement in needed:
+                is_same = len(pieces) == 1 and self.names(statement).isdisjoint(bound)
+                one = statement if is_same else self.fold("every", bound, domain, statement)
+                path.needed[one.get_id()] = one
+
+    def pieces(
+        self,
+        written: Sequence[Sequence[Dim]],
+        level: int,
+        body: Callable[[tuple[Any, ...]], Any],
+        *,
+        few: bool = False,
+        shared: bool = False,
     ) -> list[Piece]:
-        """The terms that a body has, each with the bound unknowns, and the domain in which it has that term."""
+        """The terms that a body has, each with the bound unknowns, and the domain in which it has that term.
+
+        Of `few` indices that a number is above there are as many terms, and no bound unknown. What all pieces of a sum
+        add is `shared`: a piece of its own.
+        """
+        numbers = [size for parts in written for size in parts if few and isinstance(size, int) and 1 < size <= FEW]
+        found: list[Piece] = []
+        for values in itertools.product(*map(range, numbers)):
+            apart = self._pieces_at(written, level, body, list(values))
+            found += with_shared_terms(self, apart) if shared else apart
+        return found
+
+    def _pieces_at(
+        self, written: Sequence[Sequence[Dim]], level: int, body: Callable[[tuple[Any, ...]], Any], values: list[int]
+    ) -> list[Piece]:
         outer = current()
         bound: list[str] = []
         ranges: list[Fact] = []
         indices: list[Any] = []
+        is_few = bool(values)
         for axis, parts in enumerate(written):
             index: Dim = 0
             for place, size in enumerate(parts):
                 if size == 1:
+                    continue
+                if is_few and isinstance(size, int) and size <= FEW:
+                    index = index * size + values.pop(0)
                     continue
                 name = f"k{level}.{axis}.{place}"
                 bound.append(name)
@@ -246,10 +279,15 @@ class Elements:
 
     def _sum(self, pieces: Sequence[Piece]) -> Any:
         total = self.z3.RealVal(0)
-        for bound, domain, term, _ in with_shared_terms(self, pieces):
-            for coefficient, factor in self.algebra.monomials(self.algebra.real(term)).values():
+        #: The domains of each product, by its coefficient too.
+        domains: dict[Any, tuple[Any, Any, list[tuple[Fact, ...]]]] = {}
+        for bound, domain, term, _ in pieces:
+            for key, (coefficient, factor) in self.algebra.monomials(self.algebra.real(term)).items():
                 if coefficient:
-                    total = total + rational(self.z3, coefficient) * self._sum_of_product(bound, domain, factor)
+                    domains.setdefault((key, coefficient, bound), (bound, factor, []))[2].append(domain)
+        for (_, coefficient, _), (bound, factor, found) in domains.items():
+            for domain in joined(found):
+                total = total + rational(self.z3, coefficient) * self._sum_of_product(bound, domain, factor)
         return self.algebra.normal(total)
 
     def _sum_of_product(self, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
@@ -307,7 +345,7 @@ class Elements:
         self, bound: tuple[str, ...], domain: tuple[Fact, ...], factors: list[Any]
     ) -> tuple[tuple[str, ...], tuple[Fact, ...], list[Any]]:
         """The same sum without the unknowns that an equation of the domain says what they are."""
-        for question in (*domain, *_pinned(bound, domain)):
+        for question in (*domain, *pinned(bound, domain)):
             if not (question.is_zero and question.held):
                 continue
             for name in bound:
@@ -365,25 +403,3 @@ class Elements:
         outside = [one for one in members if one is not inside[0]]
         least = -self._largest(bound, domain, algebra.normal(-inside[0]))
         return algebra.normal(-algebra.maximum(*outside, least))
-
-
-def _pinned(bound: Sequence[str], domain: Sequence[Fact]) -> list[Fact]:
-    """Equations of bound unknowns whose least value is their largest."""
-    found = []
-    for name in bound:
-        one = Sym.named(name)
-        least, most = [], []
-        for question in domain:
-            formula = question.formula if question.held else 1 - question.formula
-            parts = None if question.is_zero else linear_in(formula, name)
-            if parts is not None and parts[0] == 1:
-                least.append(1 - parts[1])
-            elif parts is not None and parts[0] == -1:
-                most.append(parts[1] - 1)
-        found += [Fact.equal(one, low) for low in least for high in most if current().reduced(high - low) == 0]
-    return found
-
-
-def asked(question: Fact, values: Mapping[str, Dim]) -> Fact:
-    """A question with unknowns replaced by formulas."""
-    return Fact(substituted(question.formula, values), question.is_zero, question.held)

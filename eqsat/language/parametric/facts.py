@@ -38,6 +38,11 @@ class Fact:
         """The same question with the other answer."""
         return Fact(self.formula, self.is_zero, not self.held)
 
+    @property
+    def forms(self) -> tuple[Fact, ...]:
+        """The ways to write it: that an integer is above 0 says that 1 less it is not."""
+        return (self,) if self.is_zero else (self, Fact(1 - self.formula, False, not self.held))
+
     def at(self, sizes: Mapping[str, int]) -> bool:
         """True if the answer is the one that these numbers give."""
         value = evaluate(self.formula, sizes)

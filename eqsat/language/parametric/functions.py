@@ -10,7 +10,15 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.parametric.arrays import IndexedArray, Indices, elementwise, numpy_function, product_of, spread
+from eqsat.language.parametric.arrays import (
+    IndexedArray,
+    Indices,
+    WritableArray,
+    elementwise,
+    numpy_function,
+    product_of,
+    spread,
+)
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.paths import current
@@ -65,12 +73,9 @@ def _groups(before: Sequence[Any], after: Sequence[Any]) -> list[tuple[list[int]
         ends = [(i, j) for i in range(at[0], whole[0] + 1) for j in range(at[1], whole[1] + 1) if (i, j) != at]
         ends.sort(key=builtins.sum)
         same = [end for end in ends if end == whole or path.reduced(left[end[0]]) == path.reduced(right[end[1]])]
-        # Only where no formulas are the same is it asked whether they are equal.
-        end = (
-            next((e for e in ends if path.holds(Fact.equal(left[e[0]], right[e[1]]))), whole)
-            if same[0] == whole
-            else same[0]
-        )
+        # Only where no formulas are the same is it asked whether they are equal, of runs with axes on either side.
+        parts = [(i, j) for i, j in ends if at[0] < i < whole[0] and at[1] < j < whole[1]] if same[0] == whole else []
+        end = next((e for e in parts if path.holds(Fact.equal(left[e[0]], right[e[1]]))), same[0])
         groups.append((list(range(at[0], end[0])), list(range(at[1], end[1]))))
         at = end
     return groups
@@ -124,6 +129,11 @@ def _concatenate(xs: Sequence[IndexedArray], axis: int = 0) -> IndexedArray:
         return xs[-1].at((*indices[:axis], place - before, *indices[axis + 1 :]))
 
     return IndexedArray((*xs[0].shape[:axis], ends[-1], *xs[0].shape[axis + 1 :]), element)
+
+
+@numpy_function(np.stack)
+def _stack(xs: Sequence[IndexedArray], axis: int = 0) -> IndexedArray:
+    return _concatenate([_expand_dims(x, axis) for x in xs], axis % (xs[0].ndim + 1))
 
 
 @numpy_function(np.split)
@@ -203,7 +213,7 @@ def _pad(x: IndexedArray, widths: Any, mode: str = "constant", constant_values: 
 
 @numpy_function(np.full)
 def _full(shape: Any, fill_value: Any, dtype: Any = None, **_: Any) -> IndexedArray:
-    return broadcast_to(fill_value, tuple(shape) if isinstance(shape, tuple | list) else (shape,))
+    return WritableArray(broadcast_to(fill_value, tuple(shape) if isinstance(shape, tuple | list) else (shape,)))
 
 
 @numpy_function(np.arange)

@@ -68,6 +68,10 @@ class Unknown:
         raise NotParametric(f"the number {self.formula} is a key")
 
     def __index__(self) -> int:
+        path = followed()
+        known = self.formula if path is None else path.reduced(self.formula)
+        if isinstance(known, int):  # equations of the path say so
+            return known
         raise NotParametric(f"the number {self.formula} itself is asked for")
 
     __int__ = __index__

@@ -38,6 +38,8 @@ class SolverBudget:
 
     def __init__(self, most: int) -> None:
         self.most, self.count = most, 0
+        #: Whether a question is answered so, by all that is given and was asked before.
+        self.answers: dict[tuple[Fact, ...], bool] = {}
         self._token: Token[SolverBudget] | None = None
 
     def __enter__(self) -> SolverBudget:
@@ -93,7 +95,7 @@ class Path:
         #: The least that unknowns may be.
         self.least: dict[str, int] = dict(least or {})
         #: Unknowns that are what others make, by the equations that held.
-        self.solved: dict[str, Dim] = {}
+        self.solved: dict[str, Dim] = {} if outer is None else dict(outer.solved)
         self._equations: list[Dim] = []
         self.outer, self.own = outer, own
         #: Why this path is left without a result.
@@ -159,9 +161,12 @@ class Path:
 
     def _solve(self, question: Fact) -> None:
         """Note what an equation says that one of its unknowns is."""
-        if not (question.is_zero and question.held):
+        if not question.is_zero:
             return
-        self._equations.append(question.formula)
+        if question.held:
+            self._equations.append(question.formula)
+        else:
+            self._equations += odd(question.formula)
         while any(self._solve_one(formula) for formula in self._equations):
             pass
 
@@ -191,35 +196,46 @@ class Path:
         return False
 
     def _solve_multiple(self, formula: Dim) -> bool:
-        """True if an equation says that one of its unknowns is a multiple of others: then how often is an unknown.
+        """True if an equation says of which multiple of others one of its unknowns is: then how often is an unknown.
 
         Only of unknowns that are not below 0, and outside folds, whose bound unknowns would depend on a free one.
         """
         if self.outer is not None:
             return False
-        for monomial, _ in formula.terms if isinstance(formula, Sym) else ():
-            for atom, _power in monomial:
-                if isinstance(atom, str) or atom[0] != "floordiv":
-                    continue
-                whole, part = atom[1], atom[2]
-                left = whole - part * Sym.function("floordiv", whole, part)
-                names = whole.names() if isinstance(whole, Sym) else frozenset()
-                if formula not in (left, -left) or len(names) != 1 or whole != Sym.named(*names):
-                    continue
-                (name,) = names
-                if self.least.get(name, -1) < 0:
-                    continue
-                times = f"{name}/({part})"
-                self.witness[times] = self.witness[name] // max(evaluate(part, self.witness), 1)
-                self.least[times] = min(self.least[name], 1)
-                self.facts.setdefault(Fact.equal(Sym.named(name), part * Sym.named(times)), False)
-                self.facts.setdefault(Fact.positive(Sym.named(times) - self.least[times] + 1), False)
-                self.solved = {
-                    known: substituted(said, {name: part * Sym.named(times)}) for known, said in self.solved.items()
-                }
-                self.solved[name] = part * Sym.named(times)
-                return True
+        for whole, part in quotients(formula):
+            left = whole - part * Sym.function("floordiv", whole, part)
+            # What is left of a number of ones, twos and so on: nothing, or less than that number.
+            rest = left - formula
+            rest = rest if isinstance(rest, int) else left + formula
+            if not isinstance(rest, int) or (rest and not (isinstance(part, int) and 0 < rest < part)):
+                continue
+            name = self._multiplied(whole, part)
+            if name is None:
+                continue
+            first = Sym.named(name)
+            times = f"{name}/({part})" if whole == first else f"({whole})/({part})"
+            self.witness[times] = (evaluate(whole, self.witness) - rest) // max(evaluate(part, self.witness), 1)
+            self.least[times] = min(self.least[name], 1) if whole == first and not rest else 0
+            value = first - whole + part * Sym.named(times) + rest
+            self.facts.setdefault(Fact.equal(first, value), False)
+            self.facts.setdefault(Fact.positive(Sym.named(times) - self.least[times] + 1), False)
+            self.solved = {known: substituted(said, {name: value}) for known, said in self.solved.items()}
+            self.solved[name] = value
+            return True
         return False
+
+    def _multiplied(self, whole: Dim, part: Dim) -> str | None:
+        """An unknown that a formula says to be a multiple, and others, if the formula is not below 0."""
+        if not isinstance(whole, Sym) or not (
+            least_of(whole, self.least) >= 0 or self.known_answer(Fact.positive(whole + 1))
+        ):
+            return None
+        for name in sorted(whole.names()):
+            parts = linear_in(whole, name)
+            inside = part.names() if isinstance(part, Sym) else frozenset()
+            if parts is not None and parts[0] == 1 and self.least.get(name, -1) >= 0 and name not in inside:
+                return name
+        return None
 
     def decide(self, question: Fact) -> bool:
         """The answer that the witness gives, recorded where it is not plain."""
@@ -242,8 +258,9 @@ class Path:
     def known_answer(self, question: Fact) -> bool | None:
         """The answer that was given before, or that bounds of the unknowns give; None where there is none yet."""
         for known in (self.facts, self.given):
-            if question in known or question.turned in known:
-                return question in known
+            for same in question.forms:
+                if same in known or same.turned in known:
+                    return same in known
         formula = self.reduced(question.formula)
         if isinstance(formula, int):
             return Fact(formula, question.is_zero, question.held).at({})
@@ -257,14 +274,17 @@ class Path:
         """True if an answer follows from what is known on this path, by Z3; nothing is recorded."""
         if isinstance(question.formula, int):
             return question.at({})
-        if question in self.facts or question in self.given:
-            return True
+        known = self.known_answer(question)
+        if known is not None:
+            return known
         if question.names() <= self.witness.keys() and not question.at(self.witness):
             return False
-        key = ("holds", question, len(self.facts))
-        if key not in self.known:
-            self.known[key] = self.follows(term(question))
-        return bool(self.known[key])
+        # Paths that begin alike ask the same.
+        key = (question, *self.given, *self.facts)
+        answers = _ASKED.get().answers
+        if key not in answers:
+            answers[key] = self.follows(term(question))
+        return answers[key]
 
     def follows(self, statement: Any) -> bool:
         """True if a statement of Z3 follows from what is known on this path."""
@@ -329,6 +349,22 @@ def explored(
                 solver.pop()
             solver.add(term(question))
         solver.pop()
+
+
+def quotients(formula: Dim) -> list[tuple[Dim, Dim]]:
+    """The numbers that a formula has whole quotients of, with what they are divided by."""
+    terms = formula.terms if isinstance(formula, Sym) else ()
+    atoms = [atom for monomial, _ in terms for atom, _ in monomial]
+    return [(atom[1], atom[2]) for atom in atoms if not isinstance(atom, str) and atom[0] == "floordiv"]
+
+
+def odd(formula: Dim) -> list[Dim]:
+    """The equation with 0 that says that a number is odd, if a formula is the rest of its half, which is not 0."""
+    for whole, part in quotients(formula):
+        left = whole - part * Sym.function("floordiv", whole, part)
+        if part == 2 and formula in (left, -left):
+            return [left - 1]
+    return []
 
 
 def small_witness(path: Path) -> Mapping[str, int]:

@@ -7,17 +7,12 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from eqsat.language.arithmetic.algebra import fraction, rational
+from eqsat.language.parametric.domains import solution
 from eqsat.language.parametric.facts import Fact, substituted
-from eqsat.language.terms.dims import Dim, linear_in
+from eqsat.language.terms.dims import Dim
 
 #: Bound unknowns, the domain in which a body has one term, that term, and the statements by which it is defined.
 Piece: TypeAlias = tuple[tuple[str, ...], tuple[Fact, ...], Any, list[Any]]
-
-
-def solution(formula: Dim, name: str) -> Dim | None:
-    """The formula of an unknown by the equation of another with 0, None where that does not say so."""
-    parts = linear_in(formula, name)
-    return -parts[0] * parts[1] if parts is not None and abs(parts[0]) == 1 else None
 
 
 def with_shared_terms(elements: Any, pieces: Sequence[Piece]) -> list[Piece]:

@@ -247,7 +247,8 @@ def keeps_size(record: Mapping[str, Any], kernel: Sequence[int]) -> bool | Fail:
     count = len(kernel)
     strides, dilations = _spatial(record, "strides", count), _spatial(record, "dilations", count)
     border = tuple(d * (k - 1) // 2 for d, k in zip(dilations, kernel, strict=True))
-    fits = all(k % 2 for k in kernel) and set(strides) <= {1} and _spatial(record, "pads", count) == border * 2
+    is_dense = all(s == 1 for s in strides)
+    fits = all(k % 2 for k in kernel) and is_dense and _spatial(record, "pads", count) == border * 2
     return fits or Fail("windows are not centred on every element")
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import cache
+from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.declaration import OpSpec
@@ -13,6 +16,9 @@ from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import TensorType
 from eqsat.language.terms.dims import Sym
+from eqsat.rewrites.conditions.syntax import conjuncts
+from eqsat.rewrites.proof.opaque.windows import has_usual
+from eqsat.rewrites.rules.rule import Rule
 
 #: The most members of a sequence, and the most parts that one operand is split into.
 MEMBERS = 2
@@ -51,16 +57,22 @@ class FreeAttributes:
         name: str,
         most_rank: int,
         element_types: Sequence[str],
+        stated: Mapping[str, Sequence[Any]] = MappingProxyType({}),
+        unread: Collection[str] = (),
     ) -> None:
         self.declared, self.types, self.known, self.name, self.most_rank = declared, types, known, name, most_rank
-        self.element_types = element_types
+        self.element_types, self.stated = element_types, stated
+        #: Attributes that nothing but the operator looks at.
+        self.unread = unread
 
     def value(self, attribute: str) -> Any:
         """The value of an attribute: a known one, or one of all that there may be."""
         if attribute not in self.known:
             rule: Callable[[str], Any] | None = getattr(self, f"_{attribute}", None)
             default = self.declared.attrs[attribute]
-            if rule is not None:
+            if attribute in self.stated:
+                self.known[attribute] = chosen(self.stated[attribute], f"{self.name} {attribute}")
+            elif rule is not None:
                 self.known[attribute] = rule(f"{self.name} {attribute}")
             elif isinstance(default, float):
                 self.known[attribute] = UnknownNumber.named(f"{self.name} {attribute}")
@@ -125,9 +137,14 @@ class FreeAttributes:
         """One size for each axis of space, or so many, or none at all, which is what operators take for the usual."""
         if self._rank < _SPATIAL:
             raise NoMatch(f"{self.declared.name} without axes of space")
-        if chosen([True, False], f"{name} left out"):
+        # Of what is left out there is no path of its own where it is as if the usual were written.
+        if not self._is_usual(name) and chosen([True, False], f"{name} left out"):
             return ()
         return tuple(size(f"{name}.{place}", least) for place in range(times * (self._rank - 2)))
+
+    def _is_usual(self, name: str) -> bool:
+        attribute = name.removeprefix(f"{self.name} ")
+        return attribute in self.unread and has_usual(self.declared, attribute)
 
     def _strides(self, name: str) -> tuple[Any, ...]:
         return self._spatial(name, 1)
@@ -170,6 +187,16 @@ class FreeAttributes:
     def _direction(self, name: str) -> str:
         return str(chosen(["forward", "reverse", "bidirectional"], name))
 
+    def _clip(self, name: str) -> Any:
+        return chosen([None, UnknownNumber.named(name)], name)
+
+    def _alphas(self, name: str) -> tuple[Any, ...]:
+        """A number for each activation that is named, or none at all."""
+        numbers = tuple(UnknownNumber.named(f"{name}.{place}") for place in range(len(self.value("activations"))))
+        return tuple(chosen([(), numbers], name)) if numbers else ()
+
+    _betas = _alphas
+
     def _layout(self, name: str) -> int:
         return int(chosen([0, 1], name))
 
@@ -195,3 +222,46 @@ def _any(name: str) -> Any:
     """An unknown number, also below 0."""
     current().anywhere(name)
     return integer(Sym.named(name))
+
+
+@cache
+def stated_values(rule: Rule, record: str) -> Mapping[str, Sequence[Any]]:
+    """The values of attributes of a record, by their names, for which all conditions may hold: texts, tuples, None.
+
+    Numbers are left out, as what is equal to one may be of another type, and so are parts of conditions.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> (rule,) = parse_rules("r: gru(x, w, r, **a) => x if a.clip is None, a.layout == 0", origin="candidate")
+    >>> stated_values(rule, "a")
+    {'clip': (None,)}
+    """
+    found: dict[str, Sequence[Any]] = {}
+    for condition in rule.conditions:
+        for part in conjuncts(condition.tree):
+            if not (isinstance(part, ast.Compare) and len(part.ops) == 1 and _is_of(part.left, record)):
+                continue
+            values = _values(part.ops[0], part.comparators[0])
+            if values and all(map(_is_plain, values)):
+                found.setdefault(part.left.attr, values)  # type: ignore[attr-defined]
+    return found
+
+
+def _is_of(tree: ast.expr, record: str) -> bool:
+    return isinstance(tree, ast.Attribute) and isinstance(tree.value, ast.Name) and tree.value.id == record
+
+
+def _values(operation: ast.cmpop, tree: ast.expr) -> tuple[Any, ...]:
+    try:
+        stated = ast.literal_eval(tree)
+    except ValueError:
+        return ()
+    if isinstance(operation, ast.In):
+        return tuple(dict.fromkeys(stated)) if isinstance(stated, tuple) else ()
+    if isinstance(operation, ast.Eq) or (isinstance(operation, ast.Is) and stated is None):
+        return (stated,)
+    return ()
+
+
+def _is_plain(value: Any) -> bool:
+    """True of what is equal to nothing but itself."""
+    return value is None or isinstance(value, str) or (isinstance(value, tuple) and all(map(_is_plain, value)))

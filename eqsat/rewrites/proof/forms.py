@@ -18,9 +18,9 @@ from eqsat.language.terms.pattern import Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.conditions.roundings import exact_number
 from eqsat.rewrites.instances.walk import Key, PatternStep, PatternWalk
-from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, lacks_axes, size
+from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, lacks_axes, size, stated_values
 from eqsat.rewrites.proof.integers.parameters import highest_parameter_rank, partner
-from eqsat.rewrites.proof.opaque.asked import asked_attributes, computed_names
+from eqsat.rewrites.proof.opaque.asked import asked_attributes, asked_by_name, computed_names
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
 from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
 from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
@@ -243,6 +243,9 @@ class FormWalk(PatternWalk):
             other = partner(declared, place)
             if other is not None and (alike := before[other]) is not None:
                 kinds = (alike.dtype.value,)
+            elif stated is None and place < declared.min_operands and refuses_several_types(declared):
+                # Of another type than those before it there is no match.
+                kinds = tuple(dict.fromkeys(t.dtype.value for t in before if t is not None)) or kinds
             kind = DType.of(str(chosen(kinds, f"type of {name}")))
             operand = ParametricOperand(name, TensorType(kind, dims))
             operand.is_number = stated is not None and DType.of(stated) in EIGHT_BITS
@@ -284,15 +287,23 @@ class FormWalk(PatternWalk):
                 raise NotParametric(f"attribute {name} of elements") from None
             except KeyError:
                 raise NotParametric(f"attribute {name} of what is bound later") from None
+        computed = computed_names(self.rule)
+        read = {name for name, key in step.names.items() if key[0] in computed} | asked_by_name(self.rule)
+        is_read = step.record is not None and step.record[0] in computed
         free = FreeAttributes(
-            declared, types, known, f"{step.app.op} {len(self._applied)}", self.most_rank, self._kinds
+            declared,
+            types,
+            known,
+            f"{step.app.op} {len(self._applied)}",
+            self.most_rank,
+            self._kinds,
+            stated_values(self.rule, step.record[0]) if step.record is not None and step.record[1] is None else {},
+            () if is_read else declared.attrs.keys() - read,
         )
         looked = set(declared.attrs)
         if declared.name in self._typing.opaque:
-            looked = asked_attributes(self.rule, declared)
-            computed = computed_names(self.rule)
-            looked |= {name for name, key in step.names.items() if key[0] in computed}
-            if step.record is not None and step.record[0] in computed:
+            looked = asked_attributes(self.rule, declared) | (read & declared.attrs.keys())
+            if is_read:
                 looked = set(declared.attrs)
         attrs = declared.complete(
             {

@@ -261,7 +261,11 @@ def _equal(number: int, ours: IndexedArray, theirs: IndexedArray, interpretation
         index: Dim = 0
         for place, below in enumerate(order):
             if below != 1:
-                index = index * below + path.unknown(f"index {number}.{axis}.{place}", 0, below)
+                digit: Dim = path.unknown(f"index {number}.{axis}.{place}", 0, below)
+                if len(order) > 1 and isinstance(below, int) and below <= MEMBERS:
+                    # It is told apart which of a few parts it lies in.
+                    digit = next((k for k in range(below - 1) if path.decide(Fact.equal(digit, k))), below - 1)
+                index = index * below + digit
         indices.append(integer(index))
     at = tuple(indices)
     try:

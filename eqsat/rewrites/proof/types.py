@@ -10,6 +10,7 @@ from eqsat.errors import GraphError
 from eqsat.language.ops import spec
 from eqsat.language.parametric.ranges import limits_of
 from eqsat.language.terms import DType, Expression, TensorType
+from eqsat.language.terms.pattern import App
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.ranks import calls
 from eqsat.rewrites.rules.rule import Rule, applications
@@ -61,16 +62,37 @@ def _named(rule: Rule) -> frozenset[str]:
 def told_apart(rule: Rule) -> tuple[str, ...]:
     """The types of floats that a rule may tell apart: by what it says of types, or where two types may meet."""
     apps = [app for side in (rule.roots, rule.right) for root in side for app in applications(root)]
-    if any({"to", "dtype"} & spec(app.op).attrs.keys() for app in apps):
+    made = [app for root in rule.right for app in applications(root) if _is_of_the_type_of_another(app)]
+    if any({"to", "dtype"} & spec(app.op).attrs.keys() and app not in made for app in apps):
         return _floats(rule)
-    fields = [value.tree for app in apps for value in app.fields.values() if isinstance(value, Expression)]
+    fields = [
+        value.tree
+        for app in apps
+        for name, value in app.fields.items()
+        if isinstance(value, Expression) and not (app in made and name == "dtype")
+    ]
     parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
     # A type that is wide, or is one of floats or numbers, is float32 among others.
     parts = [part for part in parts if not (isinstance(part, ast.Call) and calls(part)[0][0] in _KINDS)]
     if any(name in _OF_TYPES for tree in (*fields, *parts) for name, _ in calls(tree)):
         return _floats(rule)
-    apart = len(rule.roots) > 1 or any(mixes_types(app.op) or parts_types(app.op) for app in apps)
+    # Where types are only handed on, they matter by which of them are the same: two are enough to tell any pair apart.
+    apart = len(rule.roots) > 1 or bool(made) or any(mixes_types(app.op) or parts_types(app.op) for app in apps)
     return FLOATS[:2] if apart else FLOATS[:1]
+
+
+def _is_of_the_type_of_another(app: App) -> bool:
+    """True of what is made without operands, in the element type that an operand has."""
+    dtype = app.fields.get("dtype")
+    tree = dtype.tree if isinstance(dtype, Expression) else None
+    return (
+        not app.operands
+        and "to" not in spec(app.op).attrs
+        and isinstance(tree, ast.Call)
+        and isinstance(tree.func, ast.Name)
+        and tree.func.id == "dtype"
+        and all(isinstance(argument, ast.Name) for argument in tree.args)
+    )
 
 
 def _floats(rule: Rule) -> tuple[str, ...]:

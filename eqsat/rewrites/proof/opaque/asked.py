@@ -13,11 +13,12 @@ def asked_attributes(rule: Rule, declared: OpSpec) -> set[str]:
     """The attributes of an operator that its index form speaks of, or a rule asks for by their names."""
     form = declared.form
     named = {"direction", "layout"} if form is None else {form.result.attribute, *form.sizes.values(), *form.linear_if}
-    return (named | _asked_by_name(rule)) & set(declared.attrs)
+    return (named | asked_by_name(rule)) & set(declared.attrs)
 
 
 @cache
-def _asked_by_name(rule: Rule) -> frozenset[str]:
+def asked_by_name(rule: Rule) -> frozenset[str]:
+    """The attributes that a rule asks for by their names, of whatever operator."""
     trees = (expression.tree for expression in rule.expressions())
     return frozenset(node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute))
 

@@ -47,9 +47,14 @@ def has_ranks_of_form(declared: OpSpec) -> bool:
 
 @cache
 def _seen_to_refuse_ranks(name: str, _infer: InferRule, _index: str) -> bool:
+    refused: dict[tuple[int, str], bool] = {}
+
     def holds(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
         attrs = declared.complete(drawn)
-        return refuses_ranks(declared, len(shapes), attrs) and _refuses_high_ranks(declared, shapes, attrs)
+        key = (len(shapes), repr(attrs))  # of sizes it asks nothing
+        if key not in refused:
+            refused[key] = refuses_ranks(declared, len(shapes), attrs)
+        return refused[key] and _refuses_high_ranks(declared, shapes, attrs)
 
     return holds_on_samples(spec(name), f"ranks {name}", holds)
 

@@ -20,6 +20,7 @@ from eqsat.language.terms.dims import Dim
 from eqsat.rewrites.proof.naturality.claims import spreading
 from eqsat.rewrites.proof.opaque.layout import OperatorAxes, layout, sizes_of, whole_size
 from eqsat.rewrites.proof.opaque.signatures import keeps_shape, takes_several_types
+from eqsat.rewrites.proof.opaque.windows import are_single
 from eqsat.rewrites.rules.term import result_types
 
 
@@ -109,11 +110,25 @@ class OpaqueTypes:
         plain = {name: declared.attrs[name] if isinstance(v, OpaqueValue) else v for name, v in attrs.items()}
         return result_types(declared.name, declared.complete(plain), operands)
 
+    def _takes_any_space(self, declared: OpSpec, found: OperatorAxes, attrs: Attrs) -> bool:
+        """True where operands of any opaque sizes fit, if windows are single: the left has these attributes, too."""
+        text, numbers = attribute_key(attrs, spoken_of(declared))
+        counts = [len(found.opaque(place)) for place in found.operands]
+        key = OpaqueKey(f"{text} {counts}", tuple(numbers))
+        known: list[OpaqueKey] = current().known.setdefault(("placed", declared.name), [])
+        if self.is_left:
+            known.append(key)
+        return any(key.is_same(other) for other in known)
+
     def _opaque_sizes(
         self, declared: OpSpec, found: OperatorAxes, attrs: Attrs, operands: Sequence[TensorType | None]
     ) -> dict[int, Any]:
         """The sizes of the opaque axes of the result, by axis."""
         key = key_of(declared, found, attrs, operands)
+        if self._takes_any_space(declared, found, attrs) and are_single(declared, found, attrs, operands):
+            first = operands[0]
+            assert first is not None
+            return {k: first.dims[axis] for k, axis in zip(found.opaque(None), found.opaque(0), strict=True)}
         path = current()
         known: list[tuple[OpaqueKey, tuple[Dim, ...]]] = path.known.setdefault(("opaque sizes", declared.name), [])
         same = next((sizes for other, sizes in known if key.is_same(other)), None)
@@ -193,12 +208,16 @@ def _noted(value: Any, numbers: list[Dim]) -> str:
     return repr(value)
 
 
-def key_of(declared: OpSpec, found: OperatorAxes, attrs: Attrs, operands: Sequence[TensorType | None]) -> OpaqueKey:
-    """The attributes that the form does not speak of, and the sizes of opaque axes."""
+def spoken_of(declared: OpSpec) -> set[str]:
+    """The attributes that an operator's form speaks of."""
     form = declared.form
     assert form is not None
-    spoken = {form.result.attribute, *form.sizes.values()} | {n for n in form.linear_if if n == "activation"}
-    text, numbers = attribute_key(attrs, spoken)
+    return {form.result.attribute, *form.sizes.values()} | {n for n in form.linear_if if n == "activation"}
+
+
+def key_of(declared: OpSpec, found: OperatorAxes, attrs: Attrs, operands: Sequence[TensorType | None]) -> OpaqueKey:
+    """The attributes that the form does not speak of, and the sizes of opaque axes."""
+    text, numbers = attribute_key(attrs, spoken_of(declared))
     texts = [declared.name, text]
     for place, operand in enumerate(operands):
         if operand is None or place in found.added:

@@ -13,10 +13,12 @@ from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.namespace import ParametricNamespace
 from eqsat.language.parametric.paths import current
+from eqsat.language.parametric.weights import selected, weighted
 from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
 from eqsat.rewrites.proof.opaque.layout import Axis, layout, sizes_of
 from eqsat.rewrites.proof.opaque.types import key_of
+from eqsat.rewrites.proof.opaque.windows import are_single, lie_inside, selects_by_order
 
 
 class OpaqueResult:
@@ -44,6 +46,8 @@ class OpaqueResult:
         # Beside an operand that no term of the form is of, what a factor is may depend on all places.
         terms = declared.form.terms if declared.form is not None else ()
         self._is_whole = any(t is not None for t in types[len(terms) :])
+        self._is_single = not self._is_whole and are_single(declared, found, attrs, types)
+        self._is_inside = not self._is_whole and lie_inside(declared, found, attrs)
 
     def element(self, indices: tuple[Any, ...]) -> Any:
         """The element at indices."""
@@ -52,24 +56,57 @@ class OpaqueResult:
         at = [formula_of(i) for i in (indices if self._is_whole else opaque)]
         linear = self._layout.linear
         if linear:
-            axes = [(place, axis) for place in linear for axis in self._layout.opaque(place)]
-            sizes = [self._types[place].dims[axis] for place, axis in axes]  # type: ignore[union-attr]
-            summed = [self._sizes[name] for name in self._layout.summed]
-
-            def product(inner: tuple[Any, ...]) -> Any:
-                walked = places | dict(zip(self._layout.summed, inner, strict=False))
-                free = dict(zip(axes, inner[len(summed) :], strict=True))
-                result = self._factor([*at, *(formula_of(i) for i in inner[len(summed) :])], walked)
-                for place in linear:
-                    result = result * self._read(place, walked, free)
-                return result
-
-            total = self._elements.folded("sum", [*summed, *sizes], product) if summed or sizes else product(())
+            total = self._sum(places, opaque, at)
+        elif not self._is_whole and selects_by_order(self._declared, self._layout):
+            total = self._selected(at, places)
         else:
             total = self._factor(at, places)
         for place in self._layout.added:
             total = total + self._read(place, places, {})
         return self._activated(total)
+
+    def _sum(self, places: dict[str, Any], opaque: Sequence[Any], at: list[Dim]) -> Any:
+        """The sum of products of what the result is linear in, with factors where places in space are not known."""
+        linear, elements = self._layout.linear, self._elements
+        summed = [self._sizes[name] for name in self._layout.summed]
+        own = {place: [(place, axis) for axis in self._layout.opaque(place)] for place in linear}
+        space = own[0] if self._is_single or self._is_inside else []
+        others = [one for place in linear for one in own[place] if one not in space]
+
+        def walked(inner: tuple[Any, ...]) -> dict[str, Any]:
+            return places | dict(zip(self._layout.summed, inner, strict=False))
+
+        def product(inner: tuple[Any, ...], free: dict[tuple[int, int], Any]) -> Any:
+            result = elements.algebra.real(1)
+            for place in linear:
+                result = result * self._read(place, walked(inner), free)
+            return result
+
+        def part(inner: tuple[Any, ...]) -> Any:
+            free = dict(zip(others, inner[len(summed) :], strict=True))
+            if self._is_single:
+                return product(inner, free | dict(zip(space, opaque, strict=True)))
+
+            def weight(there: tuple[Any, ...]) -> Any:
+                found = free | dict(zip(space, there, strict=True))
+                indices = [formula_of(found[one]) for place in linear for one in own[place]]
+                return self._factor([*at, *indices], walked(inner))
+
+            if not space:
+                return weight(()) * product(inner, free)
+            return weighted(
+                elements,
+                self._dims(space),
+                weight,
+                lambda there: product(inner, free | dict(zip(space, there, strict=True))),
+            )
+
+        sizes = [*summed, *self._dims(others)]
+        return elements.folded("sum", sizes, part) if sizes else part(())
+
+    def _dims(self, axes: Sequence[tuple[int, int]]) -> list[Any]:
+        """The sizes of axes of operands."""
+        return [self._types[place].dims[axis] for place, axis in axes]  # type: ignore[union-attr]
 
     def _activated(self, total: Any) -> Any:
         name = self._attrs.get("activation", "none")
@@ -115,7 +152,6 @@ class OpaqueResult:
         if not others:
             return self._elements.read(name, [*map(path.reduced, at), *numbers])
         axes = [(place, axis) for place in others for axis in self._layout.opaque(place)]
-        sizes = [self._types[place].dims[axis] for place, axis in axes]  # type: ignore[union-attr]
 
         def slices(inner: tuple[Any, ...]) -> Any:
             free = dict(zip(axes, inner, strict=True))
@@ -125,9 +161,24 @@ class OpaqueResult:
                 total = total + self._elements.read(f"{name}{place}", here) * self._read(place, walked, free)
             return total
 
-        factor = self._elements.whole(sizes, slices)
+        factor = self._elements.whole(self._dims(axes), slices)
         need(factor)  # nothing says that it has a value whatever it sees
         return factor
+
+    def _selected(self, at: list[Dim], walked: dict[str, Any]) -> Any:
+        """The element of the only operand, or 0, that is chosen by order for places along opaque axes."""
+        name, axes = f"<{self._key.text}>", [(0, axis) for axis in self._layout.opaque(0)]
+
+        def mark(element: Any, inner: Sequence[Dim]) -> Any:
+            here = [current().reduced(f) for f in (*at, *inner, *self._key.numbers)]
+            return self._elements.read(name, here) + self._elements.read(f"{name}0", here) * element
+
+        return selected(
+            self._elements,
+            self._dims(axes),
+            lambda inner: self._read(0, walked, dict(zip(axes, inner, strict=True))),
+            mark,
+        )
 
 
 def opaque_output(
