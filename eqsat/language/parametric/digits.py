@@ -31,7 +31,8 @@ def digits(size: Dim) -> list[tuple[Dim, ...]]:
         while isinstance(size, Sym) and (rest := exact_quotient(size, one)) is not None:
             factors.append(one)
             size = rest
-    factors.sort(key=str)
+    # A number of equal parts comes before the size of each, as operators count the elements of groups.
+    factors.sort(key=lambda factor: ("/(" in str(factor), str(factor)))
     if size != 1:
         factors = [size, *factors] if isinstance(size, int) else [*factors, size]
     return list(dict.fromkeys(itertools.permutations(factors))) if len(factors) < 4 else [(product(factors),)]

@@ -13,7 +13,7 @@ from eqsat.language.parametric.digits import positive_digits
 from eqsat.language.parametric.domains import asked, joined, pinned, solution
 from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
-from eqsat.language.parametric.numbers import FiniteAlgebra
+from eqsat.language.parametric.numbers import FiniteAlgebra, size_name, size_term
 from eqsat.language.parametric.paths import Path, Restart, current, explored
 from eqsat.language.parametric.pieces import Piece, with_largest_number, with_shared_terms
 from eqsat.language.parametric.ranges import WholeRanges
@@ -52,15 +52,7 @@ class Elements:
 
     def integer(self, operand: str, indices: Sequence[Dim]) -> Any:
         """The integer that an operand holds at indices: an unknown; NotParametric where a fold binds the indices."""
-        path: Path | None = current()
-        names = frozenset[str]().union(*(i.names() for i in indices if isinstance(i, Sym)))
-        while path is not None:
-            if not names.isdisjoint(path.own):
-                raise NotParametric("integers that are read at bound indices")
-            path = path.outer
-        name = f"{operand}[{', '.join(map(str, indices))}]"
-        current().anywhere(name)
-        index = Sym.named(name)
+        index = integer_read(operand, indices)
         for bound in self.index_bounds.get(operand, ()):
             current().assume(Fact.positive(bound - index))
             current().assume(Fact.positive(index + bound + 1))
@@ -69,18 +61,11 @@ class Elements:
     def number(self, formula: Dim) -> Any:
         """An integer as a real number."""
         formula = current().reduced(formula)
-        if isinstance(formula, int):
-            return self.z3.RealVal(formula)
-        total = self.z3.RealVal(0)
-        for monomial, coefficient in formula.terms:
-            factor = self.z3.RealVal(coefficient)
-            for atom, power in monomial:
-                name = f"<{(one := Sym([(((atom, 1),), 1)]))}>"
-                self.atoms[name] = SizeAtom(one)
-                for _ in range(power):
-                    factor = factor * self.z3.Real(name)
-            total = total + factor
-        return total
+        for monomial, _ in formula.terms if isinstance(formula, Sym) else ():
+            for atom, _power in monomial:
+                one = Sym([(((atom, 1),), 1)])
+                self.atoms[size_name(one)] = SizeAtom(one)
+        return size_term(formula)
 
     def consts(self, term: Any) -> dict[str, Any]:
         """The atoms of a term by their names."""
@@ -307,6 +292,11 @@ class Elements:
         bound, domain, inner = self._without_solved(bound, domain, inner)
         result = reduce(lambda a, b: a * b, outside, self.z3.RealVal(1))
         term = self.algebra.normal(reduce(lambda a, b: a * b, inner, self.z3.RealVal(1)))
+        apart = next((q for q in domain if _is_one_place(q, bound)), None)
+        if apart is not None:  # the sum of all, without that of the one place that is left out
+            rest = tuple(q for q in domain if q is not apart)
+            whole = self._sum_of_product(bound, rest, term)
+            return self.algebra.normal(result * (whole - self._sum_of_product(bound, (*rest, apart.turned), term)))
         if not bound:
             path = current()
             return result * term if all(path.decide(question) for question in domain) else self.z3.RealVal(0)
@@ -403,3 +393,22 @@ class Elements:
         outside = [one for one in members if one is not inside[0]]
         least = -self._largest(bound, domain, algebra.normal(-inside[0]))
         return algebra.normal(-algebra.maximum(*outside, least))
+
+
+def _is_one_place(question: Fact, bound: Sequence[str]) -> bool:
+    """True if a fact leaves out one value of a bound unknown."""
+    is_apart = question.is_zero and not question.held
+    return is_apart and any(solution(question.formula, name) is not None for name in bound)
+
+
+def integer_read(operand: str, indices: Sequence[Dim]) -> Sym:
+    """The unknown that stands for an integer of an operand; NotParametric where a fold binds the indices."""
+    path: Path | None = current()
+    names = frozenset[str]().union(*(i.names() for i in indices if isinstance(i, Sym)))
+    while path is not None:
+        if not names.isdisjoint(path.own):
+            raise NotParametric("integers that are read at bound indices")
+        path = path.outer
+    name = f"{operand}[{', '.join(map(str, indices))}]"
+    current().anywhere(name)
+    return Sym.named(name)

@@ -22,7 +22,7 @@ class Fact:
     @staticmethod
     def positive(formula: Dim) -> Fact:
         """The question whether a formula is above 0; whether one with a minus in front is, is asked of its negative."""
-        if isinstance(formula, Sym) and formula.terms[-1][1] < 0:
+        if isinstance(formula, Sym) and formula.terms[0][1] < 0:
             return Fact(1 - formula, False, False)
         return Fact(formula, False)
 

@@ -45,7 +45,7 @@ class Unknown:
     >>> from eqsat.language.parametric.paths import Path
     >>> with Path({"n": 3}) as path:
     ...     min(Unknown(Sym.named("n")) * 2, 224), [str(question) for question in path.facts]
-    (Unknown(2*n), ['-2*n + 225 > 0'])
+    (Unknown(2*n), ['2*n - 224 <= 0'])
     """
 
     __slots__ = ("formula",)

@@ -13,6 +13,7 @@ from eqsat.language.arithmetic.algebra import Algebra
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.integers import NotParametric, Unknown
 from eqsat.language.parametric.paths import current
+from eqsat.language.terms.dims import Dim, Sym
 
 
 class FiniteAlgebra(Algebra):
@@ -141,10 +142,36 @@ def real_of(number: Any) -> Any:
     return z3.Q(exact.numerator, exact.denominator)
 
 
+def size_term(formula: Dim) -> Any:
+    """An integer as a real number, with one name for each atom of its formula."""
+    import z3
+
+    if isinstance(formula, int):
+        return z3.RealVal(formula)
+    total = z3.RealVal(0)
+    for monomial, coefficient in formula.terms:
+        factor = z3.RealVal(coefficient)
+        for atom, power in monomial:
+            for _ in range(power):
+                factor = factor * z3.Real(size_name(Sym([(((atom, 1),), 1)])))
+        total = total + factor
+    return total
+
+
+def size_name(atom: Sym) -> str:
+    """The name of the real number that an atom of formulas is."""
+    return f"<{atom}>"
+
+
 def _made(a: Any, b: Any, combine: Callable[[Any, Any], Any]) -> Any:
     if not isinstance(a, int | float) or not isinstance(b, int | float):
         return NotImplemented
-    return UnknownNumber(combine(real_of(a), real_of(b)))
+    return UnknownNumber(combine(_term_of(a), _term_of(b)))
+
+
+def _term_of(number: Any) -> Any:
+    """The term of a number, also of a size."""
+    return size_term(number.formula) if type(number) is Unknown else real_of(number)
 
 
 def _compared(a: Any, b: Any, compare: Callable[[Any, Any], Any]) -> Any:

@@ -13,7 +13,9 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
+from eqsat.language.parametric.bounds import FormulaBounds
 from eqsat.language.parametric.facts import Fact, least_of, substituted, term
+from eqsat.language.parametric.products import contradicts
 from eqsat.language.terms.dims import Dim, Sym, evaluate, linear_in
 
 Result = TypeVar("Result")
@@ -52,10 +54,14 @@ class SolverBudget:
 
     def check(self, solver: Any, *statements: Any) -> Any:
         """The answer of a solver; TooManyQuestions where it was asked often enough."""
+        self.spend()
+        return solver.check(*statements)
+
+    def spend(self) -> None:
+        """Count a question; TooManyQuestions where enough were asked."""
         self.count += 1
         if self.count > self.most:
             raise TooManyQuestions(f"more than {self.most} questions to Z3")
-        return solver.check(*statements)
 
 
 _ASKED: ContextVar[SolverBudget] = ContextVar("asked")
@@ -97,6 +103,7 @@ class Path:
         #: Unknowns that are what others make, by the equations that held.
         self.solved: dict[str, Dim] = {} if outer is None else dict(outer.solved)
         self._equations: list[Dim] = []
+        self._bounds = FormulaBounds()
         self.outer, self.own = outer, own
         #: Why this path is left without a result.
         self.left: Exception | None = None
@@ -161,26 +168,55 @@ class Path:
 
     def _solve(self, question: Fact) -> None:
         """Note what an equation says that one of its unknowns is."""
-        if not question.is_zero:
-            return
-        if question.held:
-            self._equations.append(question.formula)
+        if question.is_zero:
+            equations = [question.formula] if question.held else odd(question.formula)
         else:
-            self._equations += odd(question.formula)
+            equations = self._pinned(question)
+        if not equations:
+            return
+        self._equations += equations
         while any(self._solve_one(formula) for formula in self._equations):
             pass
+
+    def _pinned(self, question: Fact) -> list[Dim]:
+        """The equation of what a fact is about with a number, where other facts say that it is no less, or no more."""
+        self._bounds.tell(itertools.chain(self.given, self.facts), self.solved)
+        equation = self._bounds.equation(self.reduced(question.formula))
+        return [] if equation is None else [equation]
 
     def _solve_one(self, equation: Dim) -> bool:
         """True if an equation says what one more of its unknowns is."""
         formula = self.reduced(equation)
+        if self._solve_sum(formula):
+            return True
         for name in sorted(formula.names() if isinstance(formula, Sym) else (), reverse=True):
             parts = linear_in(formula, name)
             if parts is not None and abs(parts[0]) == 1:
-                value = -parts[0] * parts[1]
-                self.solved = {known: substituted(said, {name: value}) for known, said in self.solved.items()}
-                self.solved[name] = value
+                self._set(name, -parts[0] * parts[1])
                 return True
         return self._solve_unit(formula) or self._solve_multiple(formula)
+
+    def _solve_sum(self, formula: Dim) -> bool:
+        """True if an equation says that a sum of what is not below 0 is 0: each of it is, and so some unknown is."""
+        terms = formula.terms if isinstance(formula, Sym) else ()
+        if len({factor > 0 for _, factor in terms}) != 1:
+            return False
+        least = [[self.least.get(atom, -1) if isinstance(atom, str) else -1 for atom, _ in one] for one, _ in terms]
+        if any(below < 0 for one in least for below in one):
+            return False
+        for (monomial, _), below in zip(terms, least, strict=True):
+            open_names = [atom for (atom, _power), bound in zip(monomial, below, strict=True) if bound == 0]
+            if len(open_names) == 1:
+                self._set(str(open_names[0]), 0)
+                if self.outer is None:
+                    self.facts.setdefault(Fact.equal(Sym.named(str(open_names[0])), 0), False)
+                return True
+        return False
+
+    def _set(self, name: str, value: Dim) -> None:
+        """Note what an unknown is."""
+        self.solved = {known: substituted(said, {name: value}) for known, said in self.solved.items()}
+        self.solved[name] = value
 
     def _solve_unit(self, formula: Dim) -> bool:
         """True if an equation says that a product is 1, of which one more factor is not below 0: it is 1."""
@@ -190,8 +226,7 @@ class Path:
         (product,) = (monomial for monomial in terms if monomial)
         for atom, _power in product:
             if isinstance(atom, str) and self.least.get(atom, -1) >= 0:
-                self.solved = {known: substituted(said, {atom: 1}) for known, said in self.solved.items()}
-                self.solved[atom] = 1
+                self._set(atom, 1)
                 return True
         return False
 
@@ -219,8 +254,7 @@ class Path:
             value = first - whole + part * Sym.named(times) + rest
             self.facts.setdefault(Fact.equal(first, value), False)
             self.facts.setdefault(Fact.positive(Sym.named(times) - self.least[times] + 1), False)
-            self.solved = {known: substituted(said, {name: value}) for known, said in self.solved.items()}
-            self.solved[name] = value
+            self._set(name, value)
             return True
         return False
 
@@ -264,6 +298,10 @@ class Path:
         formula = self.reduced(question.formula)
         if isinstance(formula, int):
             return Fact(formula, question.is_zero, question.held).at({})
+        self._bounds.tell(itertools.chain(self.given, self.facts), self.solved)
+        bounded = self._bounds.answer(formula, is_zero=question.is_zero)
+        if bounded is not None:
+            return bounded is question.held
         if least_of(formula, self.least) > 0:
             return question.is_zero is not question.held
         if least_of(-formula, self.least) >= (1 if question.is_zero else 0):
@@ -345,7 +383,9 @@ def explored(
                 if answer == z3.sat:
                     pending.append((_numbers(solver.model()), [*facts[:place], question.turned]))
                 elif answer == z3.unknown:
-                    raise TooManyQuestions(f"Z3 does not know whether {question.turned}")
+                    _ASKED.get().spend()
+                    if not contradicts([*given, *facts[:place], question.turned]):
+                        raise TooManyQuestions(f"Z3 does not know whether {question.turned}")
                 solver.pop()
             solver.add(term(question))
         solver.pop()

@@ -11,11 +11,11 @@ from typing import Any
 
 from eqsat.language.declaration import OpSpec
 from eqsat.language.parametric.facts import Fact
-from eqsat.language.parametric.integers import NotParametric, integer
+from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import TensorType
-from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.dims import Dim, Sym
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.opaque.windows import has_usual
 from eqsat.rewrites.rules.rule import Rule
@@ -44,6 +44,31 @@ def chosen(options: Sequence[Any], name: str) -> Any:
 def size(name: str, least: int = 1) -> Any:
     """An unknown size of at least some number."""
     return integer(current().unknown(name, least))
+
+
+def refuse_empty(types: Sequence[TensorType]) -> bool:
+    """NoMatch where a result has no elements, of which proofs say nothing; true where the path did not know before."""
+    path = current()
+    known = len(path.facts)
+    for dim in (dim for one in types for dim in one.dims):
+        formula = path.reduced(formula_of(dim))
+        # The larger of 0 and a number is above 0 where the number is.
+        if not all(path.decide(Fact.positive(one)) for one in positive_parts(formula)):
+            raise NoMatch("a result without elements")
+    return len(path.facts) > known
+
+
+def positive_parts(formula: Dim) -> list[Dim]:
+    """The formulas that are all above 0 exactly where one is, without the larger of 0 and a number."""
+    if isinstance(formula, Sym) and len(formula.terms) == 1:
+        ((monomial, factor),) = formula.terms
+        if factor == 1 and len(monomial) == 1 and monomial[0][1] == 1 and not isinstance(monomial[0][0], str):
+            name, a, b = monomial[0][0]
+            if name == "max" and 0 in (a, b):
+                return positive_parts(b if a == 0 else a)
+            if name == "min":
+                return [*positive_parts(a), *positive_parts(b)]
+    return [formula]
 
 
 class FreeAttributes:

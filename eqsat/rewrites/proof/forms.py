@@ -18,9 +18,19 @@ from eqsat.language.terms.pattern import Siblings, Spread, Var
 from eqsat.rewrites.conditions.expression import Undefined, compiled, evaluate
 from eqsat.rewrites.conditions.roundings import exact_number
 from eqsat.rewrites.instances.walk import Key, PatternStep, PatternWalk
-from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, chosen, lacks_axes, size, stated_values
+from eqsat.rewrites.proof.attributes import (
+    MEMBERS,
+    FreeAttributes,
+    NoMatch,
+    chosen,
+    lacks_axes,
+    refuse_empty,
+    size,
+    stated_values,
+)
+from eqsat.rewrites.proof.constants.patterns import PATTERNS, ConstantPattern
 from eqsat.rewrites.proof.integers.parameters import highest_parameter_rank, partner
-from eqsat.rewrites.proof.opaque.asked import asked_attributes, asked_by_name, computed_names
+from eqsat.rewrites.proof.opaque.asked import asked_attributes, asked_by_name, asked_of, computed_names
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
 from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
 from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
@@ -33,7 +43,7 @@ from eqsat.rewrites.proof.types import (
     told_apart,
     whole_limits,
 )
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, Terms, types_of
 
 #: What a condition on an operand says of each of its elements.
@@ -80,6 +90,8 @@ class ParametricOperand:
     limits: tuple[int, int] | None = None
     #: True if a condition says that none is an infinity or NaN.
     is_finite: bool = False
+    #: What conditions say of each element by its place.
+    pattern: ConstantPattern | None = None
 
     def __eq__(self, other: object) -> bool:
         raise NotParametric("whether operands are the same")
@@ -152,6 +164,8 @@ class FormWalk(PatternWalk):
         self._pending = sorted(rule.conditions, key=lambda condition: len(compiled(condition).names))
         self._terms = Terms(rule)
         self._applied: list[Any] = []
+        #: Attributes that are true or false, of records that are bound later, which others are made of before.
+        self._switches: dict[Key | None, dict[str, Any]] = {}
         self._ranks: list[int] = []
 
     def left(self) -> list[Any]:
@@ -214,7 +228,10 @@ class FormWalk(PatternWalk):
         return len(self._applied) - 1
 
     def _made(self, op: str, attrs: Attrs, operands: Sequence[Any]) -> Any:
-        return Term(op, attrs, tuple(operands), self._typing(op, attrs, types_of(operands)))
+        types = self._typing(op, attrs, types_of(operands))
+        if refuse_empty(types):  # what was asked makes dims shorter
+            types = self._typing(op, attrs, types_of(operands))
+        return Term(op, attrs, tuple(operands), types)
 
     def _refuse_scalars(self, step: PatternStep, declared: OpSpec, rank: int) -> None:
         """NoMatch where attributes would be of axes that there are not, before there are paths for all else."""
@@ -274,7 +291,7 @@ class FormWalk(PatternWalk):
 
     def _attributes(self, step: PatternStep, declared: OpSpec, types: Sequence[TensorType]) -> Attrs:
         record = self.bound.get(step.record) if step.record is not None else None
-        known: dict[str, Any] = {**(record or {}), **step.fixed}
+        known: dict[str, Any] = {**(record or self._switches.get(step.record, {})), **step.fixed}
         for name, key in step.names.items():
             if key in self.bound:
                 known[name] = self.bound[key]
@@ -286,7 +303,7 @@ class FormWalk(PatternWalk):
             except ElementsAsked:
                 raise NotParametric(f"attribute {name} of elements") from None
             except KeyError:
-                raise NotParametric(f"attribute {name} of what is bound later") from None
+                known[name] = self._value(expression, self._with_switches(expression, self._inside(step)))
         computed = computed_names(self.rule)
         read = {name for name, key in step.names.items() if key[0] in computed} | asked_by_name(self.rule)
         is_read = step.record is not None and step.record[0] in computed
@@ -317,6 +334,23 @@ class FormWalk(PatternWalk):
             if key not in self.bound:
                 self._bind(key, attrs[name])
         return attrs
+
+    def _with_switches(self, expression: Expression, known: Bindings) -> Bindings:
+        """Bindings with what an expression asks of records that are bound later, where that is true or false."""
+        here = Bindings(dict(known.tensors), dict(known.attrs))
+        for app in (app for root in self.rule.roots for app in applications(root)):
+            key: Key = (str(app.record), None)
+            if app.record is None or key in self.bound or app.record not in compiled(expression).names:
+                continue
+            defaults = {name: spec(app.op).attrs.get(name) for name in asked_of(expression, app.record)}
+            chosen_here = self._switches.setdefault(key, {})
+            for name, default in defaults.items():
+                if name not in chosen_here and isinstance(default, bool) and name not in app.fields:
+                    chosen_here[name] = chosen([False, True], f"{app.record} {name}")
+            here.attrs[app.record] = Attrs(chosen_here)
+        if not all(name in here.tensors or name in here.attrs for name in compiled(expression).names):
+            raise NotParametric(f"{expression.text} of what is bound later")
+        return here
 
     def _inside(self, step: PatternStep) -> Bindings:
         here = Bindings(dict(self.bindings.tensors), dict(self.bindings.attrs))
@@ -366,6 +400,11 @@ class FormWalk(PatternWalk):
         if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.args) or tree.keywords:
             return
         operands = [self.bindings.tensors.get(a.id) for a in tree.args if isinstance(a, ast.Name)]
+        first = operands[0] if operands and isinstance(tree.args[0], ast.Name) else None
+        if tree.func.id in PATTERNS and isinstance(first, ParametricOperand):
+            rest = [self._value(Expression(ast.unparse(a), a), self.bindings) for a in tree.args[1:]]
+            first.pattern = first.pattern or PATTERNS[tree.func.id](first.name, first.type, *rest)
+            return
         known = [one for one in operands if isinstance(one, ParametricOperand)]
         if tree.func.id == "is_all" and len(tree.args) == 2 and len(known) == 1 and not known[0].type.dtype.is_float:
             known[0].everywhere = self._value(Expression(ast.unparse(tree.args[1]), tree.args[1]), self.bindings)

@@ -10,6 +10,7 @@ from eqsat.language.ops import spec
 from eqsat.language.terms import Expression
 from eqsat.language.terms.pattern import ABSENT, App, Pattern, Siblings, Spread, Var
 from eqsat.rewrites.conditions.syntax import conjuncts
+from eqsat.rewrites.proof.axes.rules import works_axis_by_axis
 from eqsat.rewrites.proof.naturality.claims import keeps_rank
 from eqsat.rewrites.proof.opaque.ranks import own_ranks
 from eqsat.rewrites.proof.removal.bound import bound_by_removal
@@ -20,6 +21,8 @@ from eqsat.rewrites.rules.rule import Rule, applications
 #: The rank up to which rules of single elements are looked at: along each axis operands have one element or as many as
 #: the result, and an axis that is there or not is one of these; two axes show that they do not matter to each other.
 _POINTWISE = 2
+#: That of rules which say of each axis by itself what they say.
+_AXIS_BY_AXIS = 1
 #: Conditions that hold of a whole where they hold along each axis, or ask nothing of axes.
 _ALONG_EACH_AXIS = frozenset(
     {
@@ -50,10 +53,12 @@ _OF_NO_AXES = frozenset({"dtype", "number", "representable"})
 def sufficient_rank(rule: Rule, opaque: frozenset[str] = frozenset()) -> int | None:
     """The rank up to which a proof has to go for the rule to hold at every rank; None where none is known.
 
-    Conditions leave operands no higher rank, or all operators work on single elements of broadcast operands, so that
-    one axis is like another, or an instance of a higher rank that refutes the rule may lose an axis (`proof/removal`).
-    Of operators that are `opaque` a proof uses no more than their index form.
+    Conditions leave operands no higher rank, or all operators work on single elements of broadcast operands, or along
+    each axis by itself, so that one axis is like another, or an instance of a higher rank that refutes the rule may
+    lose an axis (`proof/removal`). Of operators that are `opaque` a proof uses no more than their index form.
     """
+    if works_axis_by_axis(rule):
+        return _AXIS_BY_AXIS
     if _is_pointwise(rule):
         return _POINTWISE
     ranks = _bounded_ranks(rule)

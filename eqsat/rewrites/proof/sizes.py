@@ -26,25 +26,27 @@ from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.rewrites.conditions.expression import Undefined, typed_by
 from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
+from eqsat.rewrites.proof.axes.borders import outputs_inside
+from eqsat.rewrites.proof.constants.elements import OF_ELEMENTS, elements_of, place_found
 from eqsat.rewrites.proof.forms import ElementsAsked, FormWalk, ParametricOperand, refuse_identities, refuse_unsure
 from eqsat.rewrites.proof.integers.results import StoredResults
 from eqsat.rewrites.proof.naturality.proof import is_natural
+from eqsat.rewrites.proof.opaque.borders import moves_pads, unpadded, with_border
 from eqsat.rewrites.proof.opaque.claims import follows_form
 from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, sees_products
 from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
 from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
 from eqsat.rewrites.rules.rule import Rule, applications
-from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, outputs, right_terms, types_of
+from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, right_terms, types_of
 
 #: What shape rules say where an operator takes operands of one element type, and has others.
 _TYPES_DIFFER = "element types differ"
 #: How often Z3 is asked for the proof of a rule, and the rank that is the highest to try.
 QUESTIONS, HIGHEST = 1_500, 4
-#: How many times as many questions a rule has with one more axis: where no budget lasts for them they are not begun.
+#: How many times as many questions a rule has with one more axis, at most, where it did not grow by less before: where
+#: no budget lasts for them they are not begun.
 _GROWTH = 8
-#: Integers below this are floats of 64 bits, in which conditions compare them.
-_EXACT = 1 << 53
 #: How many times as many questions there are where operators are opaque, which are answered faster, and where the
 #: rank that suffices is known.
 _MORE = 4
@@ -52,7 +54,7 @@ _MORE = 4
 
 @dataclass(frozen=True)
 class SizesProof:
-    """A proof for every size, of at least 1, of operands up to a rank; -1 where there is none.
+    """A proof for every size, of at least 1, of operands and results up to a rank; -1 where there is none.
 
     `every_rank` says that no higher rank is left, or that axes beyond those are like them, `any_length` that sequences
     are of any length. `matches` counts the paths on which the left side matches, `open` is why the proof ends at that
@@ -133,6 +135,7 @@ def prove_paths(
     found = SizesProof(-1, 0, open="the left side matches at no rank that was tried")
     if (enough is not None and enough <= highest) or opaque:
         questions = max(questions, min(_MORE * questions, _MORE * QUESTIONS))
+    count = 0
     with SolverBudget(questions) as asked:
         for rank in range(highest + 1):
             before = asked.count
@@ -143,8 +146,9 @@ def prove_paths(
             found = one if one.matches and (rank or enough == 0) else found
             if enough is not None and rank >= enough and one.matches:
                 return replace(one, every_rank=True)
-            left = questions - asked.count
-            if found.matches and left < _GROWTH * (asked.count - before) and rank < highest:
+            left, last, count = questions - asked.count, count, asked.count - before
+            growth = min(count / last, _GROWTH) if last else _GROWTH
+            if found.matches and left < growth * count and rank < highest:
                 return replace(found, open=f"more than {questions} questions to Z3 at rank {rank + 1}")
     return found
 
@@ -185,10 +189,10 @@ def _proved_up_to(rule: Rule, rank: int, opaque: frozenset[str]) -> SizesProof:
 
 def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[str]) -> bool | _Failure:
     """True where the sides are equal on this path, false where there is no match."""
-    typing = OpaqueTypes(opaque)
+    typing = OpaqueTypes(opaque, moves_pads=moves_pads(rule))
     walk = FormWalk(rule, rank, typing)
     try:
-        with typed_by(typing, OF_SHAPES):
+        with typed_by(typing, OF_SHAPES | OF_ELEMENTS):
             left = walk.left()
             typing.is_left = False
             right = right_terms(rule, walk.bindings, typing)
@@ -280,20 +284,6 @@ def _equal(number: int, ours: IndexedArray, theirs: IndexedArray, interpretation
     return equality.proved(left, right) and equality.is_defined(asked, given)
 
 
-def _elements_of(operand: ParametricOperand, interpretation: Parametric) -> IndexedArray:
-    if operand.is_identity:
-        real = interpretation.elements.algebra.real
-        return IndexedArray(operand.type.dims, lambda indices: real(1 if indices[0] == indices[1] else 0))
-    if operand.uniform is not None:
-        return interpretation.uniform(operand.uniform, operand.type)
-    if operand.is_number:
-        whole = type(operand.everywhere) is int and abs(operand.everywhere) < _EXACT
-        if whole:
-            return interpretation.uniform(operand.everywhere, operand.type)
-        return interpretation.whole(operand.name, operand.type)
-    return interpretation.variable(operand.name, operand.type)
-
-
 class _Evaluation:
     """The values of terms on one path."""
 
@@ -301,6 +291,7 @@ class _Evaluation:
         self, walk: FormWalk, interpretation: Parametric, opaque: frozenset[str], stored: StoredResults
     ) -> None:
         self._interpretation, self._opaque, self._stored = interpretation, opaque, stored
+        self._moves_pads = moves_pads(walk.rule)
         self._known: dict[int, list[Any]] = {}
         elements = interpretation.elements
         elements.said, elements.index_bounds = {}, {}
@@ -312,7 +303,7 @@ class _Evaluation:
                 elements.ranges.of_operands[operand.name] = operand.limits
                 least, most = operand.limits
                 elements.said.setdefault(operand.name, []).extend([partial(le, least), partial(ge, most)])
-            self._known[id(operand)] = [_elements_of(operand, interpretation)]
+            self._known[id(operand)] = [elements_of(operand, interpretation)]
 
     def outputs(self, terms: list[Any]) -> list[IndexedArray]:
         """All outputs of terms in order."""
@@ -355,9 +346,12 @@ class _Evaluation:
         return True
 
     def _opaque_values(self, one: Term, operands: list[Any], types: list[TensorType | None]) -> list[Any]:
-        elements = self._interpretation.elements
-        if spec(one.op).form is not None:
-            return [opaque_output(elements, one.op, one.attrs, operands, types, one.type)]
+        elements, declared, attrs = self._interpretation.elements, spec(one.op), one.attrs
+        if declared.form is not None:
+            if self._moves_pads:
+                operands = with_border(elements, declared, attrs, operands, types)
+                attrs, types = unpadded(declared, attrs, types)
+            return [opaque_output(elements, one.op, attrs, operands, types, one.type)]
         lengths = one.operands[LENGTHS] if len(one.operands) > LENGTHS else None
         number = lengths.everywhere if isinstance(lengths, ParametricOperand) else None
         return list(recurrent_outputs(elements, one.op, one.attrs, operands, one.types, number))
@@ -366,10 +360,14 @@ class _Evaluation:
         if id(one) not in self._known and isinstance(one, Term):
             operands = [None if o is None else self._values(o)[0] for o in one.operands]  # type: ignore[arg-type]
             types = types_of(one.operands)
+            found = place_found(self._interpretation, one)
+            if found is not None:
+                self._known[id(one)] = [found]
+                return self._known[id(one)]
             if one.op in self._opaque:
                 made = self._opaque_values(one, operands, types)
             else:
                 attrs = self._stored.written(one)
-                made = outputs(self._interpretation, one.op, attrs, operands, types, one.types)
+                made = outputs_inside(self._interpretation, one.op, attrs, operands, types, one.types)
             self._known[id(one)] = self._stored.held(one, made)
         return self._known[id(one)]

@@ -108,7 +108,8 @@ def test_what_is_not_understood_is_open_and_says_why() -> None:
 def test_a_proof_ends_where_questions_do() -> None:
     text = "slice(slice(x, **s), **t) => slice(x, **after(x, s, t)) if forward(s, t)"
     proof = prove_sizes(rule(text), 40)
-    assert proof.rank <= 0 and "more than 40 questions to Z3" in proof.open
+    # Of a rule for which one axis suffices there are four times as many.
+    assert proof.rank <= 0 and "more than 160 questions to Z3" in proof.open
 
 
 def test_names_do_not_matter() -> None:

@@ -6,6 +6,7 @@ import ast
 from functools import cache
 
 from eqsat.language.declaration import OpSpec
+from eqsat.language.terms import Expression
 from eqsat.rewrites.rules.rule import Rule
 
 
@@ -34,3 +35,9 @@ def computed_names(rule: Rule) -> frozenset[str]:
             asked |= {id(n.value) for n in ast.walk(expression.tree) if isinstance(n, ast.keyword) and n.arg is None}
             found |= {n.id for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and id(n) not in asked}
     return frozenset(found)
+
+
+def asked_of(expression: Expression, record: str) -> list[str]:
+    """The attributes of a record that an expression asks for by their names."""
+    nodes = [node for node in ast.walk(expression.tree) if isinstance(node, ast.Attribute)]
+    return [node.attr for node in nodes if isinstance(node.value, ast.Name) and node.value.id == record]

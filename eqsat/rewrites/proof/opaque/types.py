@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from eqsat.language.parametric.paths import current
 from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
 from eqsat.rewrites.proof.naturality.claims import spreading
+from eqsat.rewrites.proof.opaque.borders import unpadded
 from eqsat.rewrites.proof.opaque.layout import OperatorAxes, layout, sizes_of, whole_size
 from eqsat.rewrites.proof.opaque.signatures import keeps_shape, takes_several_types
 from eqsat.rewrites.proof.opaque.windows import are_single
@@ -65,11 +66,11 @@ class OpaqueTypes:
     """A rule for the result types of operators, some of which are opaque.
 
     On the left side all operands fit. On the right one operands fit where the same sizes along the opaque axes, with
-    the same attributes, do on the left.
+    the same attributes, do on the left. Where a rule `moves_pads`, these are a border of the operand.
     """
 
-    def __init__(self, opaque: frozenset[str]) -> None:
-        self.opaque = opaque
+    def __init__(self, opaque: frozenset[str], *, moves_pads: bool = False) -> None:
+        self.opaque, self.moves_pads = opaque, moves_pads
         self.is_left = True
 
     def __call__(self, op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
@@ -81,6 +82,8 @@ class OpaqueTypes:
         form = declared.form
         if form is None:
             return self._with_defaults(declared, attrs, operands)
+        if self.moves_pads:
+            attrs, operands = unpadded(declared, attrs, operands)
         _refuse_negative(declared, attrs)
         found = layout(declared, attrs, [None if t is None else t.rank for t in operands])
         if found is None:
@@ -180,7 +183,7 @@ def _is_kept(shape: Sequence[Any], other: Sequence[Any]) -> bool:
 
 
 #: Functions of conditions without a path for each size that may be 1: shapes are broadcast as elements are.
-OF_SHAPES: Mapping[str, Callable[..., Any]] = {
+OF_SHAPES: dict[str, Callable[..., Any]] = {
     "broadcast": broadcast,
     "spans": _spans,
     "mask_spans": lambda q, k, mask: (

@@ -1,0 +1,1 @@
+"""Proofs by what operators do along each axis by itself."""

@@ -1,0 +1,1 @@
+"""Constants of unknown size of which conditions say what each element is by its place."""
