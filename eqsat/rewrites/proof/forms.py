@@ -21,6 +21,7 @@ from eqsat.rewrites.proof.attributes import MEMBERS, FreeAttributes, NoMatch, ch
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
 from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
 from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
+from eqsat.rewrites.proof.ranks import stated_operands
 from eqsat.rewrites.proof.types import element_types, index_types, told_apart
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, Terms, types_of
@@ -144,6 +145,9 @@ class FormWalk(PatternWalk):
         for names in _together(self.rule):
             length = chosen(range(least, max(MEMBERS, least) + 1), f"members of {names[0]}")
             self._lengths |= dict.fromkeys(names, length)
+        for name, (app, place, rank) in stated_operands(self.rule).items():
+            # What is said of these has fewer paths than operators of whatever sizes.
+            self._operand((name, None), spec(app.op), place, [rank] if rank <= self.most_rank else [])
         roots = self.roots(self.rule.left)
         self._check(everything=True)
         for operand in self.operands:
