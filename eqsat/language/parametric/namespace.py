@@ -16,7 +16,7 @@ from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.integers import NotParametric, Unknown
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
-from eqsat.language.terms import DType, TensorType, broadcast_shapes
+from eqsat.language.terms import DType, TensorType
 
 
 class ParametricNamespace(TermNamespace):
@@ -111,7 +111,7 @@ class ParametricNamespace(TermNamespace):
             raise NotParametric("a product with an array of known size")
         left = a if a.ndim > 1 else a.reshape(1, *a.shape)
         right = b if b.ndim > 1 else b.reshape(*b.shape, 1)
-        batch = broadcast_shapes(left.shape[:-2], right.shape[:-2])
+        batch = broadcast(left.shape[:-2], right.shape[:-2])
         rows, inner, columns = left.shape[-2], left.shape[-1], right.shape[-1]
         wide_left = spread(left, (*batch, rows, inner))
         wide_right = spread(right, (*batch, inner, columns))

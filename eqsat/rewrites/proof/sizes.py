@@ -19,6 +19,7 @@ from eqsat.language.parametric.integers import NotParametric, Unknown, formula_o
 from eqsat.language.parametric.namespace import Parametric
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import SolverBudget, TooManyQuestions, current, explored, small_witness
+from eqsat.language.parametric.standins import parametric_spec
 from eqsat.language.terms import Attrs, Bindings, DType, TensorType
 from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.rewrites.conditions.expression import Undefined, typed_by
@@ -31,6 +32,7 @@ from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, se
 from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
 from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
+from eqsat.rewrites.proof.types import is_stood_for
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, outputs, right_terms, types_of
 
@@ -92,8 +94,13 @@ def _types(rule: Rule, bindings: Bindings) -> list[TensorType]:
     """The types of all tensors of the left side."""
     found: list[TensorType] = []
     for one in distinct(left_terms(rule, bindings)):
-        found += one.types if isinstance(one, Term) else [one.type]
+        found += _outputs(one)
     return found
+
+
+def _outputs(one: Any) -> Sequence[TensorType]:
+    """The types of the outputs of a term, or that of an operand."""
+    return one.types if isinstance(one, Term) else (one.type,)
 
 
 def _length(attribute: Any, of: str) -> int:
@@ -203,6 +210,8 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
     if output_types(left) != output_types(right):
         return _Failure(f"types differ: {_listed(left)} and {_listed(right)}", walk.bindings)
     _refuse_integers([*left, *right])
+    if is_stood_for(rule, (one for term in distinct([*left, *right]) for one in _outputs(term))):
+        return False
     evaluation = _Evaluation(walk, interpretation, opaque)
     if not evaluation.finds_all_that_it_gathers(left, right):
         return _Failure("the right side may gather what there is not", walk.bindings)
@@ -377,5 +386,6 @@ class _Evaluation:
                 self._known[id(one)] = self._opaque_values(one, operands, types)
                 return self._known[id(one)]
             attrs = self._of_truth(one.attrs) if _is_truth_value(one) else one.attrs
-            self._known[id(one)] = outputs(self._interpretation, one.op, attrs, operands, types, one.types)
+            declared = parametric_spec(one.op)
+            self._known[id(one)] = outputs(self._interpretation, one.op, attrs, operands, types, one.types, declared)
         return self._known[id(one)]
