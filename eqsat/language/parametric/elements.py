@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any, TypeAlias
 
@@ -13,7 +14,8 @@ from eqsat.language.parametric.digits import positive_digits
 from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import FiniteAlgebra
-from eqsat.language.parametric.paths import Path, Restart, current, explored
+from eqsat.language.parametric.paths import Path, Restart, TooManyQuestions, current, explored
+from eqsat.language.parametric.ranges import innermost, limits, pinned
 from eqsat.language.terms.dims import Dim, Sym, linear_in
 
 #: The most pieces that the elements of one sum are told apart in.
@@ -179,14 +181,24 @@ class Elements:
             return self.z3.RealVal(0) if kind == "sum" else self.z3.Real(f"{kind} of nothing")
         for written in itertools.islice(itertools.product(*map(positive_digits, formulas)), 6):
             found = self._pieces(written, level, body)
-            if not any("floordiv" in str(self.consts(term)) for _, _, term, _ in found):
+            if not self._is_split(found):
                 break
+        whole = [(formula,) for formula in formulas]
+        if len(found) > 1 and list(written) != whole:
+            # What is joined along an axis is cut where no digit begins: its pieces are ranges of one unknown.
+            with suppress(NotParametric, TooManyQuestions):
+                joined = self._pieces(whole, level, body)
+                found = joined if len(joined) <= len(found) and not self._is_split(joined) else found
         for bound, domain, _, needed in found:
             every = [self.fold("every", bound, domain, statement) for statement in needed]
             path.needed.update((one.get_id(), one) for one in every)
         if kind == "sum":
             return self._sum(found)
         return self._extreme(kind, found)
+
+    def _is_split(self, pieces: Sequence[_Piece]) -> bool:
+        """True if something is read at quotients of what is bound."""
+        return any("floordiv" in str(self.consts(term)) for _, _, term, _ in pieces)
 
     def whole(self, sizes: Sequence[Any], body: Callable[[tuple[Any, ...]], Any]) -> Any:
         """All that a body is at indices below some sizes, as one term: it is equal to another where all of that is."""
@@ -282,20 +294,19 @@ class Elements:
         total: Dim = 1
         left = set(domain)
         for name in bound:
-            one = Sym.named(name)
-            below = [q for q in domain if not q.is_zero and name in q.names()]
-            least = [q for q in below if q == Fact.positive(one + 1)]
-            tops = [q for q in below if q not in least]
-            if len(least) != 1 or len(tops) != 1:
+            said = [q for q in domain if name in q.names()]
+            lows, highs = limits(name, said)
+            if len(lows) + len(highs) < len(said):
                 return None
-            (top,) = tops
-            formula = top.formula if top.held else 1 - top.formula
-            size = formula + one
+            least, most = innermost(lows), innermost([-one for one in highs])
+            if least is None or most is None:
+                return None
+            size = -most - least + 1
             if isinstance(size, Sym) and not size.names().isdisjoint(bound):
                 return None
             if not current().holds(Fact.positive(size + 1)):
                 return None
-            left -= {least[0], top}
+            left -= set(said)
             total = total * size
         return None if left else total
 
@@ -303,7 +314,7 @@ class Elements:
         self, bound: tuple[str, ...], domain: tuple[Fact, ...], factors: list[Any]
     ) -> tuple[tuple[str, ...], tuple[Fact, ...], list[Any]]:
         """The same sum without the unknowns that an equation of the domain says what they are."""
-        for question in (*domain, *_pinned(bound, domain)):
+        for question in (*domain, *pinned(bound, domain)):
             if not (question.is_zero and question.held):
                 continue
             for name in bound:
@@ -360,23 +371,6 @@ class Elements:
         outside = [one for one in members if one is not inside[0]]
         least = -self._largest(bound, domain, algebra.normal(-inside[0]))
         return algebra.normal(-algebra.maximum(*outside, least))
-
-
-def _pinned(bound: Sequence[str], domain: Sequence[Fact]) -> list[Fact]:
-    """Equations of bound unknowns whose least value is their largest."""
-    found = []
-    for name in bound:
-        one = Sym.named(name)
-        least, most = [], []
-        for question in domain:
-            formula = question.formula if question.held else 1 - question.formula
-            parts = None if question.is_zero else linear_in(formula, name)
-            if parts is not None and parts[0] == 1:
-                least.append(1 - parts[1])
-            elif parts is not None and parts[0] == -1:
-                most.append(parts[1] - 1)
-        found += [Fact.equal(one, low) for low in least for high in most if current().reduced(high - low) == 0]
-    return found
 
 
 def solution(formula: Dim, name: str) -> Dim | None:
