@@ -190,8 +190,11 @@ class Elements:
                 joined = self._pieces(whole, level, body)
                 found = joined if len(joined) <= len(found) and not self._is_split(joined) else found
         for bound, domain, _, needed in found:
-            every = [self.fold("every", bound, domain, statement) for statement in needed]
-            path.needed.update((one.get_id(), one) for one in every)
+            for statement in needed:
+                # One piece is all that there is, which is not nothing: what depends on none of it is needed by itself.
+                is_free = len(found) == 1 and self.names(statement).isdisjoint(bound)
+                one = statement if is_free else self.fold("every", bound, domain, statement)
+                path.needed[one.get_id()] = one
         if kind == "sum":
             return self._sum(found)
         return self._extreme(kind, found)

@@ -38,6 +38,10 @@ TRUE = [
     TWICE.format(y="x") + " if k >= a.axis, off_axis(g, k, rank(x)), rank(x) == 1",
     "reduce_mean(concat(x, x, axis=0), axes=(0,), keepdims=True) => reduce_mean(x, axes=(0,), keepdims=True)"
     " if rank(x) == 1",
+    "reduce_sum(x / c, axes=(0,), keepdims=True) => reduce_sum(x, axes=(0,), keepdims=True) / c"
+    " if rank(x) == 1, rank(c) == 0",
+    "reduce_mean(attention(x, w, u, **a), axes=k, keepdims=True)"
+    " => attention(x, w, reduce_mean(u, axes=(3,), keepdims=True), **a) if k == (3,)",
 ]
 #: Rules that look like true ones: one condition less, another scale, another mask, other operands.
 FALSE = [
@@ -54,6 +58,10 @@ FALSE = [
     " if rank(x) == 1",
     "reduce_mean(concat(x, y, axis=0), axes=(0,), keepdims=True) => reduce_mean(x, axes=(0,), keepdims=True)"
     " if rank(x) == 1, rank(y) == 1",
+    "reduce_sum((x - x) * c, axes=(0,), keepdims=True) => reduce_sum((x - x) / c, axes=(0,), keepdims=True)"
+    " if rank(x) == 1, rank(c) == 0",
+    "reduce_mean(attention(x, w, u, **a), axes=k, keepdims=True)"
+    " => attention(x, w, reduce_mean(u, axes=(2,), keepdims=True), **a) if k == (3,)",
 ]
 
 
