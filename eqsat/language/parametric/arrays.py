@@ -115,7 +115,9 @@ class IndexedArray:
             raise NotParametric(f"numpy.{function.__name__} of an array of unknown size")
         return _FUNCTIONS[function](*operands, **named)
 
-    def __array_ufunc__(self, function: Any, *_: Any, **__: Any) -> Any:
+    def __array_ufunc__(self, function: Any, method: str, *operands: Any, **named: Any) -> Any:
+        if function is np.logical_and and method == "__call__" and not named:
+            return elementwise(_both, *operands)
         raise NotParametric(f"numpy.{function.__name__} of an array of unknown size")
 
     def __array__(self, *_: Any, **__: Any) -> Any:
@@ -291,10 +293,10 @@ def spread(array: Any, shape: Sequence[Any]) -> Element:
     if array.is_uniform:
         return lambda indices: array.at((0,) * array.ndim)
     lead = len(shape) - array.ndim
+    path = current()
     # An axis that is as long as the result's needs no question whether it is one element that is repeated.
-    reduced = current().reduced
     ones = [
-        reduced(formula_of(d)) != reduced(formula_of(n)) and bool(d == 1)
+        path.reduced(formula_of(d)) != path.reduced(formula_of(n)) and bool(d == 1)
         for d, n in zip(array.shape, shape[lead:], strict=True)
     ]
     return lambda indices: array.at(
@@ -335,6 +337,17 @@ def elementwise(function: Callable[..., Any], *operands: Any) -> IndexedArray:
     shape = broadcast(*(np.shape(o) if not isinstance(o, IndexedArray) else o.shape for o in operands))
     elements = [spread(o, shape) for o in operands]
     return IndexedArray(shape, lambda indices: function(*[element(indices) for element in elements]))
+
+
+def _both(one: Any, other: Any) -> Any:
+    """Whether two truth values hold, each a term or known."""
+    if isinstance(one, bool | np.bool_):
+        return other if one else False
+    if isinstance(other, bool | np.bool_):
+        return one if other else False
+    import z3
+
+    return z3.And(one, other)
 
 
 def variable(shape: Sequence[Any], read: Callable[[Sequence[Dim]], Any]) -> IndexedArray:

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import reduce
 from typing import Any
 
 from eqsat.language.arithmetic.algebra import rational
 from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
 from eqsat.language.parametric.digits import positive_digits
-from eqsat.language.parametric.domains import asked, joined, pinned, solution
+from eqsat.language.parametric.domains import asked, innermost, joined, limits, pinned, solution
 from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import FiniteAlgebra, size_name, size_term
-from eqsat.language.parametric.paths import Path, Restart, current, explored
+from eqsat.language.parametric.paths import Path, Restart, TooManyQuestions, current, explored
 from eqsat.language.parametric.pieces import Piece, with_largest_number, with_shared_terms
 from eqsat.language.parametric.ranges import WholeRanges
 from eqsat.language.terms.dims import Dim, Sym
@@ -166,14 +167,24 @@ class Elements:
             return self.z3.RealVal(0) if kind == "sum" else self.z3.Real(f"{kind} of nothing")
         for written in itertools.islice(itertools.product(*map(positive_digits, formulas)), 6):
             found = self.pieces(written, level, body, few=True, shared=kind == "sum")
-            if not any("floordiv" in str(self.consts(term)) for _, _, term, _ in found):
+            if not self._is_split(found):
                 break
+        whole = [(formula,) for formula in formulas]
+        if len(found) > 1 and list(written) != whole:
+            # What is joined along an axis is cut where no digit begins: its pieces are ranges of one unknown.
+            with suppress(NotParametric, TooManyQuestions):
+                undivided = self.pieces(whole, level, body, shared=kind == "sum")
+                found = undivided if len(undivided) <= len(found) and not self._is_split(undivided) else found
         self.need_everywhere(found)
         if kind == "sum":
             total = self._sum(found)
             self.ranges.note_sum(total, [term for _, _, term, _ in found], formulas)
             return total
         return self._extreme(kind, found)
+
+    def _is_split(self, pieces: Sequence[Piece]) -> bool:
+        """True if something is read at quotients of what is bound."""
+        return any("floordiv" in str(self.consts(term)) for _, _, term, _ in pieces)
 
     def whole(self, sizes: Sequence[Any], body: Callable[[tuple[Any, ...]], Any]) -> Any:
         """All that a body is at indices below some sizes, as one term: it is equal to another where all of that is."""
@@ -310,20 +321,19 @@ class Elements:
         total: Dim = 1
         left = set(domain)
         for name in bound:
-            one = Sym.named(name)
-            below = [q for q in domain if not q.is_zero and name in q.names()]
-            least = [q for q in below if q == Fact.positive(one + 1)]
-            tops = [q for q in below if q not in least]
-            if len(least) != 1 or len(tops) != 1:
+            said = [q for q in domain if name in q.names()]
+            lows, highs = limits(name, said)
+            if len(lows) + len(highs) < len(said):
                 return None
-            (top,) = tops
-            formula = top.formula if top.held else 1 - top.formula
-            size = formula + one
+            least, most = innermost(lows), innermost([-one for one in highs])
+            if least is None or most is None:
+                return None
+            size = -most - least + 1
             if isinstance(size, Sym) and not size.names().isdisjoint(bound):
                 return None
             if not current().holds(Fact.positive(size + 1)):
                 return None
-            left -= {least[0], top}
+            left -= set(said)
             total = total * size
         return None if left else total
 

@@ -37,6 +37,8 @@ class Equality:
             return True
         if depth > _DEEPEST:
             return False
+        if len(self.elements.consts(left)) > len(self.elements.consts(right)):
+            left, right = right, left  # several of one side's atoms may be one of the other's
         merged = self._merged(left, right, depth)
         return merged is not None and self._settled(left, merged)
 
@@ -90,8 +92,9 @@ class Equality:
         for name, const in self.elements.consts(right).items():
             if name in ours:
                 continue
-            for other, mine in ours.items():
-                if other not in taken and self._same(self.elements.atoms[other], self.elements.atoms[name], depth):
+            # Of several that are equal on the left each has one of the right, before one has several.
+            for other, mine in sorted(ours.items(), key=lambda one: one[0] in taken):
+                if self._same(self.elements.atoms[other], self.elements.atoms[name], depth):
                     pairs.append((const, mine))
                     if isinstance(self.elements.atoms[name], Fold):
                         taken.add(other)

@@ -26,8 +26,9 @@ from eqsat.rewrites.conditions.syntax import check_tree, free_names
 #: A rule for the types that an operator with attributes returns for types of operands.
 Typing: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None]], tuple[TensorType, ...]]
 _TYPING: ContextVar[Typing | None] = ContextVar("typing", default=None)
-#: Functions of shapes, and of elements, which a proof works out in another way, and what stands in their places.
-REPLACEABLE = frozenset({"broadcast", "spans", "mask_spans", "first", "last", "index", "entry", "block", "is_upper"})
+#: Functions of operands, which a proof works out in another way, and what stands in their places.
+_OF_SHAPES = frozenset({"broadcast", "hidden", "mask_spans", "spans"})
+REPLACEABLE = _OF_SHAPES | {"first", "last", "index", "entry", "block", "is_upper"}
 _REPLACED: ContextVar[Mapping[str, Callable[..., Any]]] = ContextVar("replaced", default=MappingProxyType({}))
 _BUILTINS: dict[str, Callable[..., Any]] = {
     "len": len,

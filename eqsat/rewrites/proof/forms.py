@@ -34,6 +34,7 @@ from eqsat.rewrites.proof.opaque.asked import asked_attributes, asked_by_name, a
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, possible_ranks
 from eqsat.rewrites.proof.opaque.signatures import refuses_several_types
 from eqsat.rewrites.proof.opaque.types import OpaqueTypes, OpaqueValue
+from eqsat.rewrites.proof.ranks import stated_operands
 from eqsat.rewrites.proof.types import (
     EIGHT_BITS,
     element_types,
@@ -174,6 +175,10 @@ class FormWalk(PatternWalk):
         for names in _together(self.rule):
             length = chosen(range(least, max(MEMBERS, least) + 1), f"members of {names[0]}")
             self._lengths |= dict.fromkeys(names, length)
+        for name, (app, place, rank) in stated_operands(self.rule).items():
+            # What is said of these has fewer paths than operators of whatever sizes.
+            ranks = [rank] if rank <= self.most_rank else []
+            self._operand((name, None), spec(app.op), place, ranks, [None] * len(app.operands))
         roots = self.roots(self.rule.left)
         self._check(everything=True)
         for operand in self.operands:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 from collections.abc import Iterator
 from typing import TypeGuard
 
@@ -12,7 +13,7 @@ from eqsat.language.terms.pattern import ABSENT, App, Pattern, Siblings, Spread,
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.axes.rules import works_axis_by_axis
 from eqsat.rewrites.proof.naturality.claims import keeps_rank
-from eqsat.rewrites.proof.opaque.ranks import own_ranks
+from eqsat.rewrites.proof.opaque.ranks import has_other_rank, own_ranks
 from eqsat.rewrites.proof.removal.bound import bound_by_removal
 from eqsat.rewrites.proof.removal.frames import NotRemovable
 from eqsat.rewrites.proof.removal.reshapes import bound_beside_reshape
@@ -42,7 +43,8 @@ _ALONG_EACH_AXIS = frozenset(
         "invertible",
     }
 )
-#: The rank that `heads_agree` asks of its operands, and `mask_spans` of masks at most.
+#: The ranks that conditions ask of all their operands, and the most that `mask_spans` asks of masks.
+_AGREED = {"heads_agree": 4, "stacks_agree": 3}
 _HEADS = 4
 #: That of a matrix.
 _MATRIX = 2
@@ -231,8 +233,8 @@ def _said_by_condition(tree: ast.expr, known: dict[str, int]) -> Iterator[tuple[
             name = _asked(left, "rank")
             if name is not None and numbers and len(numbers) == len(right.elts):
                 yield name, max(numbers)
-    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "heads_agree":
-        yield from ((a.id, _HEADS) for a in tree.args if isinstance(a, ast.Name))
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _AGREED:
+        yield from _agreed(tree, tree.func.id)
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "is_eye":
         yield from ((a.id, _MATRIX) for a in tree.args if isinstance(a, ast.Name))
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "mask_spans":
@@ -242,6 +244,59 @@ def _said_by_condition(tree: ast.expr, known: dict[str, int]) -> Iterator[tuple[
         least = min((known[n] for n in names if n in known), default=None)
         if least is not None:
             yield from ((name, least) for name in names)
+
+
+def _agreed(tree: ast.Call, condition: str) -> Iterator[tuple[str, int]]:
+    return ((a.id, _AGREED[condition]) for a in tree.args if isinstance(a, ast.Name))
+
+
+def stated_operands(rule: Rule) -> dict[str, tuple[App, int, int]]:
+    """The operands that have one rank, by their names: the application that takes one first, its place and the rank.
+
+    Only those of which conditions say something together with others: what these say may be asked before all else.
+    """
+    if isinstance(rule.left, Siblings):
+        return {}
+    parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
+    apps = [app for root in rule.roots for app in applications(root)]
+    members = {name for app in apps for one in app.operands if isinstance(one, Spread) for name, _ in one.over}
+    ranks = {name: rank for part in parts for name, rank in _stated_ranks(part)}
+    together = set[str]()
+    for part in parts:
+        names = {node.id for node in ast.walk(part) if isinstance(node, ast.Name)} & rule.tensors
+        together |= names if len(names) > 1 else set()
+    found: dict[str, tuple[App, int, int]] = {}
+    for app in apps:
+        counted = itertools.takewhile(lambda one: not isinstance(one, Spread), app.operands)
+        for place, operand in enumerate(counted):
+            if isinstance(operand, Var) and operand.name in together - members:
+                rank = ranks.get(operand.name, _taken_rank(app, place))
+                if rank is not None:
+                    found.setdefault(operand.name, (app, place, rank))
+    return found
+
+
+def _stated_ranks(tree: ast.expr) -> Iterator[tuple[str, int]]:
+    """The ranks of operands that have one each by a condition."""
+    if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _AGREED:
+        yield from _agreed(tree, tree.func.id)
+    elif isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Eq):
+        name, by = _asked(tree.left, "rank"), tree.comparators[0]
+        if name is not None and isinstance(by, ast.Constant) and type(by.value) is int:
+            yield name, by.value
+
+
+def _taken_rank(app: App, place: int) -> int | None:
+    """The one rank that an application takes at a place; None where it takes several."""
+    declared, perm = spec(app.op), app.fields.get("perm")
+    if place == 0 and isinstance(perm, Expression) and _is_counted(perm.tree):
+        return len(perm.tree.elts)
+    if place == 0 and isinstance(perm, tuple):
+        return len(perm)
+    own = own_ranks(declared)
+    rank = own[place] if place < len(own) else None
+    others = range(rank or 0)  # a rank of its own is the highest
+    return rank if all(has_other_rank(declared, place, other) for other in others) else None
 
 
 def _bound(

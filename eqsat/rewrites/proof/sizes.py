@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import ge, le
@@ -21,6 +21,7 @@ from eqsat.language.parametric.integers import NotParametric, Unknown, formula_o
 from eqsat.language.parametric.namespace import Parametric
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import SolverBudget, TooManyQuestions, current, explored, small_witness
+from eqsat.language.parametric.standins import parametric_spec
 from eqsat.language.terms import Attrs, Bindings, TensorType
 from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.rewrites.conditions.expression import Undefined, typed_by
@@ -37,6 +38,7 @@ from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, se
 from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
 from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
+from eqsat.rewrites.proof.types import is_stood_for
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, right_terms, types_of
 
@@ -97,8 +99,13 @@ def _types(rule: Rule, bindings: Bindings) -> list[TensorType]:
     """The types of all tensors of the left side."""
     found: list[TensorType] = []
     for one in distinct(left_terms(rule, bindings)):
-        found += one.types if isinstance(one, Term) else [one.type]
+        found += _outputs(one)
     return found
+
+
+def _outputs(one: Any) -> Sequence[TensorType]:
+    """The types of the outputs of a term, or that of an operand."""
+    return one.types if isinstance(one, Term) else (one.type,)
 
 
 def _length(attribute: Any, of: str) -> int:
@@ -211,6 +218,8 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
         return _Failure(f"types differ: {_listed(left)} and {_listed(right)}", walk.bindings)
     stored = StoredResults(rule, left, right, interpretation.elements)
     stored.refuse_unfollowed()
+    if is_stood_for(rule, (one for term in distinct([*left, *right]) for one in _outputs(term))):
+        return False
     evaluation = _Evaluation(walk, interpretation, opaque, stored)
     if not evaluation.finds_all_that_it_gathers(left, right):
         return _Failure("the right side may gather what there is not", walk.bindings)
@@ -368,6 +377,8 @@ class _Evaluation:
                 made = self._opaque_values(one, operands, types)
             else:
                 attrs = self._stored.written(one)
-                made = outputs_inside(self._interpretation, one.op, attrs, operands, types, one.types)
+                made = outputs_inside(
+                    self._interpretation, one.op, attrs, operands, types, one.types, parametric_spec(one.op)
+                )
             self._known[id(one)] = self._stored.held(one, made)
         return self._known[id(one)]

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Sequence
 from functools import cache
 from random import Random
+from typing import TypeGuard
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
@@ -65,16 +67,7 @@ def told_apart(rule: Rule) -> tuple[str, ...]:
     made = [app for root in rule.right for app in applications(root) if _is_of_the_type_of_another(app)]
     if any({"to", "dtype"} & spec(app.op).attrs.keys() and app not in made for app in apps):
         return _floats(rule)
-    fields = [
-        value.tree
-        for app in apps
-        for name, value in app.fields.items()
-        if isinstance(value, Expression) and not (app in made and name == "dtype")
-    ]
-    parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
-    # A type that is wide, or is one of floats or numbers, is float32 among others.
-    parts = [part for part in parts if not (isinstance(part, ast.Call) and calls(part)[0][0] in _KINDS)]
-    if any(name in _OF_TYPES for tree in (*fields, *parts) for name, _ in calls(tree)):
+    if any(name in _OF_TYPES for tree in _trees(rule, made) for name, _ in calls(tree)):
         return _floats(rule)
     # Where types are only handed on, they matter by which of them are the same: two are enough to tell any pair apart.
     apart = len(rule.roots) > 1 or bool(made) or any(mixes_types(app.op) or parts_types(app.op) for app in apps)
@@ -93,6 +86,54 @@ def _is_of_the_type_of_another(app: App) -> bool:
         and tree.func.id == "dtype"
         and all(isinstance(argument, ast.Name) for argument in tree.args)
     )
+
+
+def _trees(rule: Rule, made: Sequence[App] = ()) -> list[ast.expr]:
+    """What a rule says, but for conditions that a type is wide, or one of floats or numbers: float32 among others.
+
+    Of what is `made` in the type of an operand that is left out, too.
+    """
+    apps = [app for side in (rule.roots, rule.right) for root in side for app in applications(root)]
+    fields = [
+        value.tree
+        for app in apps
+        for name, value in app.fields.items()
+        if isinstance(value, Expression) and not (app in made and name == "dtype")
+    ]
+    parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
+    return fields + [part for part in parts if not (isinstance(part, ast.Call) and calls(part)[0][0] in _KINDS)]
+
+
+@cache
+def _has_alike_floats(rule: Rule) -> bool:
+    """True if a rule names no type, and no more than whether types are the same: float32 is then like each other."""
+    apps = [app for side in (rule.roots, rule.right) for root in side for app in applications(root)]
+    nodes = [node for tree in _trees(rule) for node in ast.walk(tree)]
+    compared = {id(side) for node in nodes if _is_equation(node) for side in (node.left, *node.comparators)}
+    named = {kind for alike in _ALIKE for kind in alike}
+    return not (
+        any({"to", "dtype"} & spec(app.op).attrs.keys() for app in apps)
+        or any(value in named for app in apps for value in app.fields.values() if isinstance(value, str))
+        or any(isinstance(node, ast.Constant) and node.value in named for node in nodes)
+        or any(
+            isinstance(node, ast.Call) and calls(node)[0][0] in _OF_TYPES and id(node) not in compared for node in nodes
+        )
+    )
+
+
+def _is_equation(node: ast.AST) -> TypeGuard[ast.Compare]:
+    """True of an equation of two types of operands."""
+    return (
+        isinstance(node, ast.Compare)
+        and isinstance(node.ops[0], ast.Eq | ast.NotEq)
+        and all(isinstance(side, ast.Call) and calls(side)[0][0] == "dtype" for side in (node.left, *node.comparators))
+    )
+
+
+def is_stood_for(rule: Rule, types: Iterable[TensorType]) -> bool:
+    """True of a path whose floats are all of one type that is as float32 is, which another path is of."""
+    floats = {one.dtype.value for one in types if one.dtype.is_float}
+    return len(floats) == 1 and floats != {FLOATS[0]} and _has_alike_floats(rule)
 
 
 def _floats(rule: Rule) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import GraphError, ShapeError
+from eqsat.language.declaration import OpSpec
 from eqsat.language.graphs.interpret import Interpretation, run_node
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, Node, TensorType
@@ -83,10 +84,15 @@ def types_of(operands: Sequence[Any]) -> list[TensorType | None]:
     return [None if o is None else o.type for o in operands]
 
 
-def result_types(op: str, attrs: Attrs, operands: Sequence[TensorType | None]) -> tuple[TensorType, ...]:
-    """The types that an operator returns; ShapeError also where its shape rule cannot make sense of an attribute."""
+def result_types(
+    op: str, attrs: Attrs, operands: Sequence[TensorType | None], declared: OpSpec | None = None
+) -> tuple[TensorType, ...]:
+    """The types that an operator returns; ShapeError also where its shape rule cannot make sense of an attribute.
+
+    The shape rule is that of another declaration of the operator where one is given.
+    """
     try:
-        return tuple(spec(op).result_types(operands, attrs))
+        return tuple((declared or spec(op)).result_types(operands, attrs))
     except (TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         shown = ", ".join(f"{name}={value!r}" for name, value in attrs.items())
         raise ShapeError(
@@ -101,9 +107,10 @@ def outputs(
     operands: Sequence[Any],
     types: Sequence[TensorType | None],
     results: Sequence[TensorType],
+    declared: OpSpec | None = None,
 ) -> list[Any]:
-    """The outputs of an operator by its reference in an interpretation."""
-    result = spec(op).reference(interpretation.namespace(list(types), list(results)), *operands, **attrs)
+    """The outputs of an operator by its reference, or that of another declaration of it, in an interpretation."""
+    result = (declared or spec(op)).reference(interpretation.namespace(list(types), list(results)), *operands, **attrs)
     arrays = list(result) if isinstance(result, tuple) else [result]
     return [interpretation.finish(array, type) for array, type in zip(arrays, results, strict=True)]
 

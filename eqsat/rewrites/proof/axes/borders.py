@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.parametric.arrays import IndexedArray, Indices
 from eqsat.language.parametric.integers import NotParametric
@@ -22,13 +23,15 @@ def outputs_inside(
     operands: Sequence[Any],
     types: Sequence[TensorType | None],
     results: Sequence[TensorType],
+    declared: OpSpec,
 ) -> list[Any]:
-    """The outputs of an operator; where a mode says what a border holds, an element of that ends the proof."""
+    """The outputs of an operator as declared; what a border holds by another mode than a number ends the proof."""
     if MODE not in attributes or attributes[MODE] == FILLED or not keeps_inside(spec(op)):
-        return outputs(interpretation, op, attributes, operands, types, results)
+        return outputs(interpretation, op, attributes, operands, types, results, declared)
     border = UnknownNumber.named(f"border of {op}")
     plain = Attrs({**attributes, MODE: FILLED, FILLER: border})
-    return [_inside(one, border.term) for one in outputs(interpretation, op, plain, operands, types, results)]
+    made = outputs(interpretation, op, plain, operands, types, results, declared)
+    return [_inside(one, border.term) for one in made]
 
 
 def _inside(array: IndexedArray, border: Any) -> IndexedArray:

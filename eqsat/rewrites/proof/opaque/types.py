@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,11 @@ from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.integers import NotParametric, Unknown, formula_of, integer
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
+from eqsat.language.parametric.standins import parametric_spec
 from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
+from eqsat.rewrites.conditions.axes import hidden
+from eqsat.rewrites.proof.attributes import chosen
 from eqsat.rewrites.proof.naturality.claims import spreading
 from eqsat.rewrites.proof.opaque.borders import unpadded
 from eqsat.rewrites.proof.opaque.layout import OperatorAxes, layout, sizes_of, whole_size
@@ -78,7 +81,9 @@ class OpaqueTypes:
         declared = spec(op)
         if op not in self.opaque:
             spreads = declared.pointwise and declared.is_shipped and spreading(declared) == "all"
-            return (_broadcast_types if spreads else result_types)(op, attrs, operands)
+            if spreads:
+                return _broadcast_types(op, attrs, operands)
+            return result_types(op, attrs, operands, parametric_spec(op))
         form = declared.form
         if form is None:
             return self._with_defaults(declared, attrs, operands)
@@ -175,16 +180,22 @@ def _spans(x: Any, y: Any) -> bool:
 
 
 def _is_kept(shape: Sequence[Any], other: Sequence[Any]) -> bool:
-    """True if broadcasting another shape onto one leaves that as it is."""
-    try:
-        return len(other) <= len(shape) and broadcast(shape, other) == tuple(shape)
-    except ShapeError:
-        return False
+    """True if one shape broadcasts to another, each dim being as large or 1."""
+    lead = len(shape) - len(other)
+    return lead >= 0 and all(dim == size or dim == 1 for dim, size in zip(other, shape[lead:], strict=True))
 
 
-#: Functions of conditions without a path for each size that may be 1: shapes are broadcast as elements are.
-OF_SHAPES: dict[str, Callable[..., Any]] = {
+def _hidden(*operands: Any) -> str:
+    """Either value of `hidden`, not a path for each reason: what is known of all operands has one answer of two."""
+    if not all(getattr(one, "is_matched", False) for one in operands):
+        return str(hidden(*operands))
+    return str(chosen(["none", "nan"], f"hidden of {', '.join(one.name for one in operands)}"))
+
+
+#: Functions of conditions with fewer paths: none for each size that may be 1, as shapes are broadcast as elements are.
+OF_SHAPES: Mapping[str, Callable[..., Any]] = {
     "broadcast": broadcast,
+    "hidden": _hidden,
     "spans": _spans,
     "mask_spans": lambda q, k, mask: (
         mask.type.dtype == q.type.dtype and _is_kept((*q.type.dims[:3], k.type.dims[2]), mask.type.dims)
