@@ -340,7 +340,7 @@ def elementwise(function: Callable[..., Any], *operands: Any) -> IndexedArray:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """Whether two truth values hold, each a term or known."""
+    """The conjunction of two truth values, each a term or known."""
     if isinstance(one, bool | np.bool_):
         return other if one else False
     if isinstance(other, bool | np.bool_):

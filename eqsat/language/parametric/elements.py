@@ -10,14 +10,15 @@ from typing import Any
 
 from eqsat.language.arithmetic.algebra import rational
 from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
-from eqsat.language.parametric.digits import positive_digits
-from eqsat.language.parametric.domains import asked, innermost, joined, limits, pinned, solution
 from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import FiniteAlgebra, size_name, size_term
 from eqsat.language.parametric.paths import Path, Restart, TooManyQuestions, current, explored
-from eqsat.language.parametric.pieces import Piece, with_largest_number, with_shared_terms
-from eqsat.language.parametric.ranges import WholeRanges
+from eqsat.language.parametric.sums.digits import positive_digits
+from eqsat.language.parametric.sums.domains import asked, innermost, joined, limits, pinned, solution
+from eqsat.language.parametric.sums.extremes import extreme
+from eqsat.language.parametric.sums.pieces import Piece, with_shared_terms
+from eqsat.language.parametric.sums.ranges import WholeRanges
 from eqsat.language.terms.dims import Dim, Sym
 
 #: The most pieces that the elements of one sum are told apart in.
@@ -180,7 +181,7 @@ class Elements:
             total = self._sum(found)
             self.ranges.note_sum(total, [term for _, _, term, _ in found], formulas)
             return total
-        return self._extreme(kind, found)
+        return extreme(self, kind, found)
 
     def _is_split(self, pieces: Sequence[Piece]) -> bool:
         """True if something is read at quotients of what is bound."""
@@ -359,50 +360,6 @@ class Elements:
                 replaced = [self.replaced(f, values) for f in factors]
                 return self._without_solved(tuple(n for n in bound if n != name), left, replaced)
         return bound, domain, factors
-
-    def _extreme(self, kind: str, pieces: Sequence[Piece]) -> Any:
-        terms = [(bound, domain, self.algebra.normal(self.algebra.real(term))) for bound, domain, term, _ in pieces]
-        if kind == "max" and len(terms) == 1:
-            return self._largest(*terms[0])
-        terms = with_largest_number(self, terms) if kind == "max" else terms
-        folds = [self.fold(kind, *one) if one[0] else one[2] for one in terms]
-        if kind == "product":
-            return self.algebra.normal(reduce(lambda a, b: a * b, folds))
-        # One of several domains may be empty, and then its largest is below all numbers, whatever is made of it.
-        return self.algebra.maximum(*folds)
-
-    def _largest(self, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
-        """The largest of a term: what does not depend on bound unknowns comes out, and so does a monotone function."""
-        algebra = self.algebra
-        parts = list(algebra.monomials(term).values())
-        outside = [(c, p) for c, p in parts if self.names(p).isdisjoint(bound)]
-        inside = [(c, p) for c, p in parts if not self.names(p).isdisjoint(bound)]
-        if not inside:
-            return algebra.normal(term)
-        scale = max(abs(c) for c, _ in inside)
-        rest = algebra.total((c / scale, p) for c, p in inside)
-        image = algebra.image(rest)
-        if image is None:
-            largest = self._largest_of_members(bound, domain, rest)
-        else:
-            sign, name, argument = image
-            inner = self._largest(bound, domain, algebra.normal(argument * sign)) * sign
-            largest = algebra.monotone(name, inner) * sign
-        return algebra.normal(algebra.total(outside) + rational(self.z3, scale) * largest)
-
-    def _largest_of_members(self, bound: tuple[str, ...], domain: tuple[Fact, ...], term: Any) -> Any:
-        """The largest of a maximum, that of its members' largest; or of minus one, of which one member is bound."""
-        algebra = self.algebra
-        members = algebra.members(term)
-        if members is not None:
-            return algebra.maximum(*(self._largest(bound, domain, one) for one in members))
-        members = algebra.members(algebra.normal(-term))
-        inside = [one for one in members or () if not self.names(one).isdisjoint(bound)]
-        if members is None or len(inside) != 1:
-            return self.fold("max", bound, domain, term)
-        outside = [one for one in members if one is not inside[0]]
-        least = -self._largest(bound, domain, algebra.normal(-inside[0]))
-        return algebra.normal(-algebra.maximum(*outside, least))
 
 
 def _is_one_place(question: Fact, bound: Sequence[str]) -> bool:

@@ -8,11 +8,11 @@ from typing import Any
 
 from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
 from eqsat.language.parametric.definedness import is_positive
-from eqsat.language.parametric.domains import asked, solution
 from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.facts import Fact, number, substituted, term
 from eqsat.language.parametric.integers import formula_of
 from eqsat.language.parametric.paths import Path, current
+from eqsat.language.parametric.sums.domains import asked, solution
 from eqsat.language.terms.dims import Dim, Sym
 
 #: Steps of the solver for one equality of terms, and ways to pair the factors of two sums.

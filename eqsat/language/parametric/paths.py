@@ -13,10 +13,10 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
-from eqsat.language.parametric.bounds import FormulaBounds
-from eqsat.language.parametric.facts import Fact, least_of, substituted, term
-from eqsat.language.parametric.products import contradicts
-from eqsat.language.terms.dims import Dim, Sym, evaluate, linear_in
+from eqsat.language.parametric.equations.products import contradicts
+from eqsat.language.parametric.equations.solutions import Solutions
+from eqsat.language.parametric.facts import Fact, least_of, term
+from eqsat.language.terms.dims import Dim, Sym
 
 Result = TypeVar("Result")
 #: The steps of the solver for one question.
@@ -80,7 +80,7 @@ def followed() -> Path | None:
     return _CURRENT.get(None)
 
 
-class Path:
+class Path(Solutions):
     """The questions that were asked so far, answered by a witness; `given` hold whatever is asked.
 
     A path inside an `outer` one has unknowns of its `own`, and leaves it to decide what is not about these.
@@ -94,21 +94,12 @@ class Path:
         outer: Path | None = None,
         own: frozenset[str] = frozenset(),
     ) -> None:
-        self.witness = dict(witness)
-        self.given = dict.fromkeys(given)
-        #: Each question with its answer, and whether the other answer is to be looked at.
-        self.facts: dict[Fact, bool] = {}
-        #: The least that unknowns may be.
-        self.least: dict[str, int] = dict(least or {})
-        #: Unknowns that are what others make, by the equations that held.
-        self.solved: dict[str, Dim] = {} if outer is None else dict(outer.solved)
-        self._equations: list[Dim] = []
-        self._bounds = FormulaBounds()
+        super().__init__(witness, given, least, {} if outer is None else outer.solved)
         self.outer, self.own = outer, own
         #: Why this path is left without a result.
         self.left: Exception | None = None
         for question in given:
-            self._solve(question)
+            self.solve(question)
         #: Results of work on this path, by what they are of.
         self.known: dict[Any, Any] = {}
         #: Statements of Z3 on real numbers that hold here.
@@ -122,6 +113,11 @@ class Path:
         self._token: Token[Path] | None = None
         self._solver: Any = None
         self._told = 0
+
+    @property
+    def is_inner(self) -> bool:
+        """True of a path inside another."""
+        return self.outer is not None
 
     def __enter__(self) -> Path:
         self._token = _CURRENT.set(self)
@@ -160,116 +156,7 @@ class Path:
         """Take an answer for given from here on."""
         if isinstance(question.formula, Sym):
             self.facts.setdefault(question, False)
-            self._solve(question)
-
-    def reduced(self, formula: Dim) -> Dim:
-        """The formula without the unknowns that equations of this path say what they are."""
-        return substituted(formula, self.solved)
-
-    def _solve(self, question: Fact) -> None:
-        """Note what an equation says that one of its unknowns is."""
-        if question.is_zero:
-            equations = [question.formula] if question.held else odd(question.formula)
-        else:
-            equations = self._pinned(question)
-        if not equations:
-            return
-        self._equations += equations
-        while any(self._solve_one(formula) for formula in self._equations):
-            pass
-
-    def _pinned(self, question: Fact) -> list[Dim]:
-        """The equation of what a fact is about with a number, where other facts say that it is no less, or no more."""
-        self._bounds.tell(itertools.chain(self.given, self.facts), self.solved)
-        equation = self._bounds.equation(self.reduced(question.formula))
-        return [] if equation is None else [equation]
-
-    def _solve_one(self, equation: Dim) -> bool:
-        """True if an equation says what one more of its unknowns is."""
-        formula = self.reduced(equation)
-        if self._solve_sum(formula):
-            return True
-        for name in sorted(formula.names() if isinstance(formula, Sym) else (), reverse=True):
-            parts = linear_in(formula, name)
-            if parts is not None and abs(parts[0]) == 1:
-                self._set(name, -parts[0] * parts[1])
-                return True
-        return self._solve_unit(formula) or self._solve_multiple(formula)
-
-    def _solve_sum(self, formula: Dim) -> bool:
-        """True if an equation says that a sum of what is not below 0 is 0: each of it is, and so some unknown is."""
-        terms = formula.terms if isinstance(formula, Sym) else ()
-        if len({factor > 0 for _, factor in terms}) != 1:
-            return False
-        least = [[self.least.get(atom, -1) if isinstance(atom, str) else -1 for atom, _ in one] for one, _ in terms]
-        if any(below < 0 for one in least for below in one):
-            return False
-        for (monomial, _), below in zip(terms, least, strict=True):
-            open_names = [atom for (atom, _power), bound in zip(monomial, below, strict=True) if bound == 0]
-            if len(open_names) == 1:
-                self._set(str(open_names[0]), 0)
-                if self.outer is None:
-                    self.facts.setdefault(Fact.equal(Sym.named(str(open_names[0])), 0), False)
-                return True
-        return False
-
-    def _set(self, name: str, value: Dim) -> None:
-        """Note what an unknown is."""
-        self.solved = {known: substituted(said, {name: value}) for known, said in self.solved.items()}
-        self.solved[name] = value
-
-    def _solve_unit(self, formula: Dim) -> bool:
-        """True if an equation says that a product is 1, of which one more factor is not below 0: it is 1."""
-        terms = dict(formula.terms) if isinstance(formula, Sym) else {}
-        if len(terms) != 2 or sum(terms.values()) != 0 or abs(terms.get((), 0)) != 1:
-            return False
-        (product,) = (monomial for monomial in terms if monomial)
-        for atom, _power in product:
-            if isinstance(atom, str) and self.least.get(atom, -1) >= 0:
-                self._set(atom, 1)
-                return True
-        return False
-
-    def _solve_multiple(self, formula: Dim) -> bool:
-        """True if an equation says of which multiple of others one of its unknowns is: then how often is an unknown.
-
-        Only of unknowns that are not below 0, and outside folds, whose bound unknowns would depend on a free one.
-        """
-        if self.outer is not None:
-            return False
-        for whole, part in quotients(formula):
-            left = whole - part * Sym.function("floordiv", whole, part)
-            # What is left of a number of ones, twos and so on: nothing, or less than that number.
-            rest = left - formula
-            rest = rest if isinstance(rest, int) else left + formula
-            if not isinstance(rest, int) or (rest and not (isinstance(part, int) and 0 < rest < part)):
-                continue
-            name = self._multiplied(whole, part)
-            if name is None:
-                continue
-            first = Sym.named(name)
-            times = f"{name}/({part})" if whole == first else f"({whole})/({part})"
-            self.witness[times] = (evaluate(whole, self.witness) - rest) // max(evaluate(part, self.witness), 1)
-            self.least[times] = min(self.least[name], 1) if whole == first and not rest else 0
-            value = first - whole + part * Sym.named(times) + rest
-            self.facts.setdefault(Fact.equal(first, value), False)
-            self.facts.setdefault(Fact.positive(Sym.named(times) - self.least[times] + 1), False)
-            self._set(name, value)
-            return True
-        return False
-
-    def _multiplied(self, whole: Dim, part: Dim) -> str | None:
-        """An unknown that a formula says to be a multiple, and others, if the formula is not below 0."""
-        if not isinstance(whole, Sym) or not (
-            least_of(whole, self.least) >= 0 or self.known_answer(Fact.positive(whole + 1))
-        ):
-            return None
-        for name in sorted(whole.names()):
-            parts = linear_in(whole, name)
-            inside = part.names() if isinstance(part, Sym) else frozenset()
-            if parts is not None and parts[0] == 1 and self.least.get(name, -1) >= 0 and name not in inside:
-                return name
-        return None
+            self.solve(question)
 
     def decide(self, question: Fact) -> bool:
         """The answer that the witness gives, recorded where it is not plain."""
@@ -286,7 +173,7 @@ class Path:
         held = question.at(self.witness)
         answered = question if held else question.turned
         self.facts[answered] = True
-        self._solve(answered)
+        self.solve(answered)
         return held
 
     def known_answer(self, question: Fact) -> bool | None:
@@ -298,8 +185,8 @@ class Path:
         formula = self.reduced(question.formula)
         if isinstance(formula, int):
             return Fact(formula, question.is_zero, question.held).at({})
-        self._bounds.tell(itertools.chain(self.given, self.facts), self.solved)
-        bounded = self._bounds.answer(formula, is_zero=question.is_zero)
+        self.bounds.tell(itertools.chain(self.given, self.facts), self.solved)
+        bounded = self.bounds.answer(formula, is_zero=question.is_zero)
         if bounded is not None:
             return bounded is question.held
         if least_of(formula, self.least) > 0:
@@ -389,22 +276,6 @@ def explored(
                 solver.pop()
             solver.add(term(question))
         solver.pop()
-
-
-def quotients(formula: Dim) -> list[tuple[Dim, Dim]]:
-    """The numbers that a formula has whole quotients of, with what they are divided by."""
-    terms = formula.terms if isinstance(formula, Sym) else ()
-    atoms = [atom for monomial, _ in terms for atom, _ in monomial]
-    return [(atom[1], atom[2]) for atom in atoms if not isinstance(atom, str) and atom[0] == "floordiv"]
-
-
-def odd(formula: Dim) -> list[Dim]:
-    """The equation with 0 that says that a number is odd, if a formula is the rest of its half, which is not 0."""
-    for whole, part in quotients(formula):
-        left = whole - part * Sym.function("floordiv", whole, part)
-        if part == 2 and formula in (left, -left):
-            return [left - 1]
-    return []
 
 
 def small_witness(path: Path) -> Mapping[str, int]:

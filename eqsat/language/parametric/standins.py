@@ -34,7 +34,7 @@ def _triangle(rows: Any, columns: Any = None, k: int = 0, dtype: Any = float) ->
     return IndexedArray((rows, columns), lambda indices: bool(indices[1] <= indices[0] + k))
 
 
-class _Module:
+class _StandInModule:
     """A module some of whose functions are others."""
 
     def __init__(self, module: ModuleType, functions: dict[str, Callable[..., Any]]) -> None:
@@ -46,7 +46,7 @@ class _Module:
 
 #: What stands in for others, by the identities of these.
 _STAND_INS: dict[int, Any] = {
-    id(np): _Module(np, {"tri": _triangle}),
+    id(np): _StandInModule(np, {"tri": _triangle}),
     # Of dims that are the same, or known to be 1, nothing is asked.
     id(broadcast_shapes): broadcast,
 }

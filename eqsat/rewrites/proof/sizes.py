@@ -13,7 +13,6 @@ from eqsat.errors import GraphError
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.parametric.arrays import IndexedArray
-from eqsat.language.parametric.digits import positive_digits
 from eqsat.language.parametric.equality import Equality
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.functions import OutOfRange
@@ -22,6 +21,7 @@ from eqsat.language.parametric.namespace import Parametric
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import SolverBudget, TooManyQuestions, current, explored, small_witness
 from eqsat.language.parametric.standins import parametric_spec
+from eqsat.language.parametric.sums.digits import positive_digits
 from eqsat.language.terms import Attrs, Bindings, TensorType
 from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.rewrites.conditions.expression import Undefined, typed_by
@@ -29,7 +29,8 @@ from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
 from eqsat.rewrites.proof.axes.borders import outputs_inside
 from eqsat.rewrites.proof.constants.elements import OF_ELEMENTS, elements_of, place_found
-from eqsat.rewrites.proof.forms import ElementsAsked, FormWalk, ParametricOperand, refuse_identities, refuse_unsure
+from eqsat.rewrites.proof.constants.operands import ElementsAsked, ParametricOperand
+from eqsat.rewrites.proof.forms import FormWalk, refuse_identities, refuse_unsure
 from eqsat.rewrites.proof.integers.results import StoredResults
 from eqsat.rewrites.proof.naturality.proof import is_natural
 from eqsat.rewrites.proof.opaque.borders import moves_pads, unpadded, with_border
@@ -199,7 +200,7 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
     typing = OpaqueTypes(opaque, moves_pads=moves_pads(rule))
     walk = FormWalk(rule, rank, typing)
     try:
-        with typed_by(typing, OF_SHAPES | OF_ELEMENTS):
+        with typed_by(typing, {**OF_SHAPES, **OF_ELEMENTS}):
             left = walk.left()
             typing.is_left = False
             right = right_terms(rule, walk.bindings, typing)

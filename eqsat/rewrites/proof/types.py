@@ -10,7 +10,7 @@ from typing import TypeGuard
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
-from eqsat.language.parametric.ranges import limits_of
+from eqsat.language.parametric.sums.ranges import limits_of
 from eqsat.language.terms import DType, Expression, TensorType
 from eqsat.language.terms.pattern import App
 from eqsat.rewrites.conditions.syntax import conjuncts
@@ -89,9 +89,9 @@ def _is_of_the_type_of_another(app: App) -> bool:
 
 
 def _trees(rule: Rule, made: Sequence[App] = ()) -> list[ast.expr]:
-    """What a rule says, but for conditions that a type is wide, or one of floats or numbers: float32 among others.
+    """All that a rule says, but for conditions that a type is wide, or one of floats or numbers: float32 among others.
 
-    Of what is `made` in the type of an operand that is left out, too.
+    The type of what is `made` in that of an operand is left out, too.
     """
     apps = [app for side in (rule.roots, rule.right) for root in side for app in applications(root)]
     fields = [

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from eqsat.language.ops import spec
-from eqsat.language.parametric.bounds import FormulaBounds
+from eqsat.language.parametric.equations.bounds import FormulaBounds
+from eqsat.language.parametric.equations.products import contradicts
 from eqsat.language.parametric.facts import Fact
-from eqsat.language.parametric.products import contradicts
 from eqsat.language.terms import Attrs, DType, TensorType
 from eqsat.language.terms.dims import Sym
 from eqsat.rewrites.conditions.functions import FUNCTIONS

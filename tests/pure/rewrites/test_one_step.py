@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from eqsat.language.parametric.arrays import IndexedArray, WritableArray
-from eqsat.language.parametric.domains import joined
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.integers import NotParametric, integer
 from eqsat.language.parametric.paths import Path, SolverBudget
+from eqsat.language.parametric.sums.domains import joined
 from eqsat.language.terms.dims import Sym
 from eqsat.rewrites.proof.attributes import stated_values
 from eqsat.rewrites.proof.sizes import prove_paths, prove_sizes

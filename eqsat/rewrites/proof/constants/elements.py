@@ -19,7 +19,7 @@ from eqsat.language.parametric.integers import integer
 from eqsat.language.parametric.namespace import Parametric
 from eqsat.language.terms import DType, TensorType
 from eqsat.rewrites.conditions.functions import FUNCTIONS
-from eqsat.rewrites.proof.forms import ParametricOperand
+from eqsat.rewrites.proof.constants.operands import ParametricOperand
 from eqsat.rewrites.rules.term import Term, outputs
 
 #: How many matrices an operator is looked at with.

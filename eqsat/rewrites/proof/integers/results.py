@@ -14,9 +14,9 @@ from eqsat.language.parametric.arrays import IndexedArray
 from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.integers import NotParametric
 from eqsat.language.parametric.numbers import UnknownNumber
-from eqsat.language.parametric.ranges import limits_of
+from eqsat.language.parametric.sums.ranges import limits_of
 from eqsat.language.terms import Attrs, DType, TensorType
-from eqsat.rewrites.proof.forms import ParametricOperand
+from eqsat.rewrites.proof.constants.operands import ParametricOperand
 from eqsat.rewrites.proof.integers.wrapping import holds_what_fits, keeps_zeros
 from eqsat.rewrites.proof.types import whole_limits
 from eqsat.rewrites.rules.rule import Rule

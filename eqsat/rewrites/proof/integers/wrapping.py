@@ -14,7 +14,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration import InferRule, OpSpec
 from eqsat.language.declaration.spec import Reference
 from eqsat.language.ops import spec
-from eqsat.language.parametric.ranges import limits_of
+from eqsat.language.parametric.sums.ranges import limits_of
 from eqsat.language.terms import DType, Shape, TensorType
 from eqsat.rewrites.proof.naturality.claims import holds_on_samples
 from eqsat.rewrites.proof.opaque.signatures import dims_of

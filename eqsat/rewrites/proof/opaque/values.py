@@ -13,7 +13,7 @@ from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.namespace import ParametricNamespace
 from eqsat.language.parametric.paths import current
-from eqsat.language.parametric.weights import selected, weighted
+from eqsat.language.parametric.sums.weights import selected, weighted
 from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
 from eqsat.rewrites.proof.opaque.layout import Axis, layout, sizes_of

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import Any, TypeAlias
 
 from eqsat.language.arithmetic.algebra import fraction, rational
-from eqsat.language.parametric.domains import solution
 from eqsat.language.parametric.facts import Fact, substituted
+from eqsat.language.parametric.sums.domains import solution
 from eqsat.language.terms.dims import Dim
 
 #: Bound unknowns, the domain in which a body has one term, that term, and the statements by which it is defined.

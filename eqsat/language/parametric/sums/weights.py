@@ -81,17 +81,17 @@ def selected(elements: Elements, sizes: Sequence[Any], body: _Body, mark: Callab
     places = _Places.of(elements, sizes, body)
     if places is None:
         raise NotParametric("a choice of what has several parts")
-    return _Selection(elements, places, mark).of(places.term)
+    return _Choice(elements, places, mark).of(places.term)
 
 
-class _Selection:
+class _Choice:
     """One way to choose among places."""
 
     def __init__(self, elements: Elements, places: _Places, mark: Callable[[Any, Sequence[Dim]], Any]) -> None:
         self._elements, self._places, self._mark = elements, places, mark
 
     def of(self, term: Any) -> Any:
-        """What is chosen of a term."""
+        """The element of a term that is chosen."""
         algebra, z3 = self._elements.algebra, self._elements.z3
         parts = list(algebra.monomials(term).values())
         scale = max(abs(c) for c, _ in parts)

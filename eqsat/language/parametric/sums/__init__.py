@@ -1,0 +1,1 @@
+"""Sums and extremes over unknown bounds: digits of indices, domains, pieces, ranges and weights."""
