@@ -108,7 +108,7 @@ class Opened:
         with log.phase("read"):
             with settings.deadline.paused():
                 load()
-                rules = rules_of(None) if self.rules is None else self.rules
+                rules = rules_of(None, settings.options.trust) if self.rules is None else self.rules
             settings = placed(self.given, settings.options.asked_sizes, settings, log)
         return Run(settings, log, self.given, rules)
 

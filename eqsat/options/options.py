@@ -99,10 +99,11 @@ class Options(CostOptions):
         default="proved",
         metadata=_meaning(
             checks.trust,
-            'the least that a rule of `rules` has to be: "proved" for every size, or "bounded", true of what was tried',
+            'the least that a rule has to be, shipped or given: "proved" for every size, or "bounded", true of all '
+            "that was tried",
             flag="--trust",
             choices=choices.trusts,
-            help="Least that a rule of --rules has to be.",
+            help="Least that a rule has to be: proved for every size, or bounded.",
         ),
     )
     finite_math: bool | None = field(

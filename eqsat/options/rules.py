@@ -15,11 +15,11 @@ from eqsat.rewrites.rules.ruleset import RuleSet
 def rules_of(given: RulesArgument, trust: Trust = "proved") -> RuleSet:
     """The library, the library with files or texts of rules besides, or exactly the rules given.
 
-    RuleError for one in a file or text that is trusted less than `trust` asks, and if the sides of a rule that somebody
-    made, and that was not shipped, differ in types.
+    Those of the library are as good as `trust` asks. RuleError for one in a file or text that is trusted less, and if
+    the sides of a rule that somebody made, and that was not shipped, differ in types.
     """
     if given is None:
-        return load_rules()
+        return load_rules(trust=trust)
     if isinstance(given, str | Path):
         return load_rules([given], trust)
     wrong = [r for r in given if not isinstance(r, Rule | str | Path)] if isinstance(given, Sequence) else [given]

@@ -46,3 +46,20 @@ class Fold:
     def names(self) -> frozenset[str]:
         """The unknowns that it depends on."""
         return self.free
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Seen:
+    """A statement about all that an operator may see, by the operator and the place: it may see less.
+
+    It is needed, to be safe; that it holds follows for the same operator at the same place alone.
+    """
+
+    tag: tuple[Any, ...]
+    statement: Any
+    #: The unknowns that the place depends on.
+    names: frozenset[str] = frozenset()
+
+    def get_id(self) -> tuple[Any, ...]:
+        """What tells this statement from others, as terms have it."""
+        return (*self.tag, self.statement.get_id())

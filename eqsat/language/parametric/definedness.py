@@ -6,15 +6,17 @@ wherever the other is, so that what one side asks has to follow from what the ot
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from eqsat.language.arithmetic.algebra import fraction
-from eqsat.language.parametric.atoms import Fold, SizeAtom
+from eqsat.language.parametric.atoms import Fold, Seen, SizeAtom
 from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.facts import Fact
+from eqsat.language.parametric.integers import formula_of
 from eqsat.language.parametric.paths import current
-from eqsat.language.terms.dims import Dim
+from eqsat.language.terms.dims import Dim, Sym
 
 #: The arguments at which functions of one number have a value, by their names; the others have one everywhere.
 DOMAINS: dict[str, Callable[[Any, Any], Any]] = {
@@ -31,6 +33,23 @@ DOMAINS: dict[str, Callable[[Any, Any], Any]] = {
 def need(statement: Any) -> None:
     """Note on the path that is followed what its elements are defined by."""
     current().needed[statement.get_id()] = statement
+
+
+@contextmanager
+def seen_by(operator: str, places: Sequence[Any]) -> Iterator[None]:
+    """Note what is needed inside as seen by an operator at places, which may see less of it."""
+    path = current()
+    outside, path.needed = path.needed, {}
+    try:
+        yield
+    finally:
+        inside, path.needed = path.needed, outside
+    formulas = [path.reduced(formula_of(place)) for place in places]
+    tag = (operator, *map(str, formulas))
+    names = frozenset[str]().union(*(one.names() for one in formulas if isinstance(one, Sym)))
+    for one in inside.values():
+        inner = one if isinstance(one, Seen) else Seen((), one)
+        need(Seen((*tag, *inner.tag), inner.statement, names | inner.names))
 
 
 def need_divisor(elements: Elements, term: Any) -> None:

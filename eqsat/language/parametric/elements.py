@@ -9,7 +9,7 @@ from functools import reduce
 from typing import Any
 
 from eqsat.language.arithmetic.algebra import rational
-from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
+from eqsat.language.parametric.atoms import Fold, Read, Seen, SizeAtom
 from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import FiniteAlgebra, size_name, size_term
@@ -204,10 +204,14 @@ class Elements:
         """Note that the bodies of pieces are defined; of one piece, which is not empty, what is everywhere the same."""
         path = current()
         for bound, domain, _, needed in pieces:
-            for statement in needed:
-                is_same = len(pieces) == 1 and self.names(statement).isdisjoint(bound)
-                one = statement if is_same else self.fold("every", bound, domain, statement)
-                path.needed[one.get_id()] = one
+            for one in needed:
+                statement = one.statement if isinstance(one, Seen) else one
+                names = self.names(statement) | (one.names if isinstance(one, Seen) else frozenset())
+                is_same = len(pieces) == 1 and names.isdisjoint(bound)
+                noted = one if is_same else self.fold("every", bound, domain, statement)
+                if isinstance(one, Seen) and not is_same:
+                    noted = Seen((*one.tag, bound, domain), noted, one.names - {*bound})
+                path.needed[noted.get_id()] = noted
 
     def pieces(
         self,

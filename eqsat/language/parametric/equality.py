@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from eqsat.language.parametric.atoms import Fold, Read, SizeAtom
+from eqsat.language.parametric.atoms import Fold, Read, Seen, SizeAtom
 from eqsat.language.parametric.definedness import is_positive
 from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.facts import Fact, number, substituted, term
@@ -44,8 +44,15 @@ class Equality:
 
     def is_defined(self, asked: Sequence[Any], given: Sequence[Any]) -> bool:
         """True if the statements by which one element is defined follow from those by which another is."""
-        plain = [one for one in given if self.z3.is_bool(one)]
-        return all(self._follows(one, given, plain) for one in asked)
+        seen = {one.get_id() for one in given if isinstance(one, Seen)}
+        known = [one for one in given if not isinstance(one, Seen)]
+        plain = [one for one in known if self.z3.is_bool(one)]
+        return all(
+            one.get_id() in seen or self._follows(one.statement, known, plain)
+            if isinstance(one, Seen)
+            else self._follows(one, known, plain)
+            for one in asked
+        )
 
     def _follows(self, asked: Any, given: Sequence[Any], plain: Sequence[Any]) -> bool:
         """True if a statement follows from others, those of no bound unknowns together, each of the rest by itself."""

@@ -107,7 +107,7 @@ class Path(Solutions):
         #: Statements of Z3 that would have had to hold for the sides to be shown equal, and do not everywhere.
         self.missed: list[Any] = []
         #: Statements by which the elements that are worked out are defined, by their identities.
-        self.needed: dict[int, Any] = {}
+        self.needed: dict[Any, Any] = {}
         #: How many folds this path lies in.
         self.level = 0
         self._token: Token[Path] | None = None

@@ -36,6 +36,8 @@ def rounds(x: Operand, number: float) -> bool | Fail:
     kind: Any = own if own.itemsize < np.dtype(np.float32).itemsize else np.float32
     with np.errstate(over="ignore"):
         found, wanted = np.asarray(elements).astype(kind), np.asarray(float(number)).astype(kind)
+    if number and not found.all():
+        return Fail(f"not all {number}, which is not 0")
     apart = np.spacing(np.abs(wanted)) if kind is np.float32 else 0
     return bool((np.abs(found - wanted) <= apart).all()) or Fail(f"not all {number}, rounded")
 

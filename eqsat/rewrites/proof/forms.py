@@ -192,7 +192,8 @@ class FormWalk(PatternWalk):
                 kinds = (alike.dtype.value,)
             elif stated is None and place < declared.min_operands and refuses_several_types(declared):
                 # Of another type than those before it there is no match.
-                kinds = tuple(dict.fromkeys(t.dtype.value for t in before if t is not None)) or kinds
+                there = dict.fromkeys(t.dtype.value for t in before if t is not None)
+                kinds = tuple(kind for kind in there if kind in self._floats) or kinds
             kind = DType.of(str(chosen(kinds, f"type of {name}")))
             operand = ParametricOperand(name, TensorType(kind, dims))
             operand.is_number = stated is not None and DType.of(stated) in EIGHT_BITS
@@ -348,7 +349,7 @@ class FormWalk(PatternWalk):
             if type(number) in (int, float, UnknownNumber):
                 known[0].uniform = number
         elif tree.func.id == "rounds" and len(known) == 1:
-            known[0].uniform = exact_number(tree.args[1])
+            known[0].uniform, known[0].is_rounded = exact_number(tree.args[1]), True
         elif tree.func.id == "is_zero" and len(known) == 1:
             known[0].uniform = 0
         elif tree.func.id == "is_uniform" and len(known) == 1:

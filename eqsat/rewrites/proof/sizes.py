@@ -39,7 +39,7 @@ from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, se
 from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
 from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
-from eqsat.rewrites.proof.types import is_stood_for
+from eqsat.rewrites.proof.types import is_stood_for, refuse_inspected, widest_limits
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, right_terms, types_of
 
@@ -124,12 +124,13 @@ def prove_sizes(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) 
     """
     if is_natural(rule):
         return SizesProof(highest, 1, every_rank=True, any_length=True)
-    found = prove_paths(rule, questions, highest)
     opaque = frozenset(app.op for root in rule.roots for app in applications(root) if is_followed(spec(app.op)))
-    if found.every_rank or not opaque:
-        return found
-    other = prove_paths(rule, questions, highest, opaque)
-    return other if (other.every_rank, other.rank) > (found.every_rank, found.rank) else found
+    # Where less is looked at there are fewer paths: that comes first.
+    known = prove_paths(rule, questions, highest, opaque) if opaque else None
+    if known is not None and known.every_rank:
+        return known
+    found = prove_paths(rule, questions, highest)
+    return found if known is None or (found.every_rank, found.rank) >= (known.every_rank, known.rank) else known
 
 
 def prove_paths(
@@ -182,6 +183,7 @@ def _proved_up_to(rule: Rule, rank: int, opaque: frozenset[str]) -> SizesProof:
     matches = 0
     try:
         refuse_identities(rule)
+        refuse_inspected(rule)
         for path, result in explored(lambda: _run(rule, rank, interpretation, opaque), {}):
             if isinstance(result, _Failure):
                 instance = instance_of(result.bindings, small_witness(path))
@@ -307,7 +309,7 @@ class _Evaluation:
         elements.said, elements.index_bounds = {}, {}
         for name, statement in walk.said:
             elements.said.setdefault(name, []).append(statement)
-        elements.ranges.of_operands = {}
+        elements.ranges.of_operands, elements.ranges.of_types = {}, widest_limits(walk.rule)
         for operand in walk.operands:
             if operand.limits is not None:
                 elements.ranges.of_operands[operand.name] = operand.limits

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from random import Random
 from typing import TypeGuard
 
 from eqsat.errors import GraphError
 from eqsat.language.ops import spec
+from eqsat.language.parametric.integers import NotParametric
 from eqsat.language.parametric.sums.ranges import limits_of
 from eqsat.language.terms import DType, Expression, TensorType
 from eqsat.language.terms.pattern import App
@@ -44,6 +45,8 @@ def element_types(rule: Rule) -> tuple[str, ...]:
 
     Where none is named, two of wide floats, which may be told apart by being different.
     """
+    if _tells_many_apart(rule):
+        return tuple(kind for alike in _ALIKE for kind in alike)
     named = _named(rule)
     chosen = [kind for alike in _ALIKE for kind in alike if kind in named]
     chosen += [next((kind for kind in alike if kind not in named), "") for alike in _ALIKE]
@@ -59,6 +62,52 @@ def _named(rule: Rule) -> frozenset[str]:
         for node in ast.walk(expression.tree)
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
+
+
+def _tells_many_apart(rule: Rule) -> bool:
+    """True if a rule may tell apart types of one kind that it does not name: by limits, or several by each other."""
+    nodes = [node for expression in rule.expressions() for node in ast.walk(expression.tree)]
+    pairs = [node for node in nodes if isinstance(node, ast.Compare) and all(map(_is_type(rule), _sides(node)))]
+    return len(pairs) > 1 or any(isinstance(n, ast.Name) and n.id == "representable" for n in nodes)
+
+
+def _sides(node: ast.Compare) -> list[ast.expr]:
+    return [node.left, *node.comparators]
+
+
+def _is_type(rule: Rule) -> Callable[[ast.AST], bool]:
+    """The test whether an expression is the element type of an operand, or an attribute that is one."""
+    apps = [app for root in rule.roots for app in applications(root)]
+    fields = [app.fields.get(name) for app in apps for name in ("to", "dtype")]
+    names = {one.tree.id for one in fields if isinstance(one, Expression) and isinstance(one.tree, ast.Name)}
+
+    def is_type(node: ast.AST) -> bool:
+        is_asked = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "dtype"
+        return is_asked or (isinstance(node, ast.Name) and node.id in names)
+
+    return is_type
+
+
+def refuse_inspected(rule: Rule) -> None:
+    """NotParametric where more is asked of an element type than which one it is."""
+    is_type = _is_type(rule)
+    for expression in rule.expressions():
+        plain = {id(expression.tree)}
+        for node in ast.walk(expression.tree):
+            if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+                plain |= {id(side) for side in _sides(node) if len(node.ops) == 1}
+            elif isinstance(node, ast.keyword) and node.arg in ("to", "dtype"):
+                plain.add(id(node.value))
+            elif isinstance(node, ast.IfExp) and id(node) in plain:
+                plain |= {id(node.body), id(node.orelse)}
+        if any(is_type(node) and id(node) not in plain for node in ast.walk(expression.tree)):
+            raise NotParametric("an element type that is looked into")
+
+
+def widest_limits(rule: Rule) -> dict[str, tuple[int, int]]:
+    """The limits of all types that each type of integers stands for."""
+    kinds = [kind for kind in element_types(rule) if DType.of(kind).is_integer]
+    return {kind: whole_limits(rule, kind, narrowest=False) for kind in kinds}
 
 
 def told_apart(rule: Rule) -> tuple[str, ...]:

@@ -35,14 +35,14 @@ def load_rules(paths: Iterable[str | Path] | None = None, trust: Trust = "proved
     """The shipped rules, and those of more files or texts, which are checked before they count.
 
     A shipped rule is read when it is first asked for, and left out with an EvidenceWarning if it has no current
-    evidence. The laws of operators that are declared outside this package come next. A law or given rule that is
-    refuted is an UnsoundRuleError with a counterexample, a given one that cannot be settled a RuleError, and so is one
-    that is not proved for every size, unless `trust` is "bounded". A string that has an arrow in it is the text of
-    rules, any other the path of a file.
+    evidence; one that is not proved for every size is left out unless `trust` is "bounded". The laws of operators that
+    are declared outside this package come next. A law or given rule that is refuted is an UnsoundRuleError with a
+    counterexample, a given one that cannot be settled a RuleError, and so is one that is trusted less than `trust`
+    asks. A string that has an arrow in it is the text of rules, any other the path of a file.
     """
-    shipped = rules_with_evidence()
+    shipped = rules_with_evidence(trust)
     rules = [rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name)]
-    names = {one.name for one in shipped.sources} | {rule.name for rule in rules}
+    names = {one.name for one in shipped_sources()} | {rule.name for rule in rules}
     for given in paths or ():
         for rule in _read(given):
             if rule.name in names:
@@ -119,11 +119,15 @@ def _files(folder: Path, origin: Origin) -> Iterator[RuleSource]:
 
 
 @cache
-def rules_with_evidence() -> RuleSet:
-    """The shipped rules whose evidence is current; an EvidenceWarning names those that are left out."""
+def rules_with_evidence(trust: Trust = "proved") -> RuleSet:
+    """The shipped rules whose evidence is current; an EvidenceWarning names those that are left out.
+
+    Those that are not proved for every size are not among them, unless they are trusted.
+    """
     evidence = shipped_evidence()
-    sources = shipped_sources()
-    by_name = RulesByName(sources)
+    by_name = RulesByName(shipped_sources())
+    weaker = {name for name, one in evidence.items() if not one.is_for_every_size and trust == "proved"}
+    sources = [one for one in shipped_sources() if one.name not in weaker]
 
     def admits(rule: Rule) -> bool:
         return is_current(rule, evidence.get(rule.name), by_name)

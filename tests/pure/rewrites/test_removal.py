@@ -87,6 +87,45 @@ UNBOUNDED = (
 )
 
 
+#: Rules that are false at a rank, and true, or not matched, at lower ones.
+FALSE_FROM = {
+    # An axis that is left out is the one that is meant.
+    "transpose(softmax(x), perm=p) => softmax(transpose(x, perm=p))": 2,
+    "transpose(cumsum(x), perm=p) => cumsum(transpose(x, perm=p))": 2,
+    # So many axes are cut, or summed over.
+    "reduce_sum(slice(x, **s), axes=a, keepdims=True) => slice(x, **s)"
+    " if not any(k in a for k in s.axes), len(s.axes) == 2": 3,
+    "transpose(reduce_max(x, axes=a, keepdims=True), perm=p) => reduce_max(x, axes=a, keepdims=True)"
+    " if len(a) == 4, len(tuple(i for i in a if dim(x, i) != 1)) == 1": 5,
+    # A shape that is put together has other axes.
+    "leaky_relu(-softmax(x, axis=k), alpha=0.0) => leaky_relu(-softmax(x, axis=k), alpha="
+    "((0,) + without(((0,) + without(((0,) + without(shape(x), k)), k)), k))[k])": 4,
+    # Ranks and axes of one operand are numbers of another.
+    "softmax(x, axis=0) * y => softmax(x, axis=rank(x) - 2) * y if shape(y) == (rank(x),), dim(y, 0) in (2, 5)": 5,
+    "(softmax(x, axis=k), relu(y)) => (softmax(x, axis=rank(x) - 1), relu(y))"
+    " if shape(y) == (1, 1, 1, 2), dim(y, k) == 2": 5,
+    "(softmax(x, axis=1), relu(y)) => (softmax(x, axis=rank(x) - 1), relu(y))"
+    " if shape(y) == (2, 1, 1, 2), dim(y, rank(x) - 2) == 2": 5,
+    "(transpose(x, perm=p), softmax(y, axis=3)) => (transpose(x, perm=p), softmax(y, axis=rank(y) - 1))"
+    " if rank(x) == 4, p[1] == 1, p[2] == 2, p[3] == 3": 5,
+    # Two axes taken for one have as many places as both.
+    "(transpose(reduce_max(x, axes=a, keepdims=True), perm=p), relu(y))"
+    " => (reduce_max(x, axes=a, keepdims=True), relu(y))"
+    " if rank(y) == 1, all(dim(x, i) == dim(y, 0) for i in a), prod(dim(x, i) for i in a) == 8, dim(y, 0) == 2": 4,
+    # Sequences are compared from the first on.
+    "slice(slice(x, starts=a, ends=b, axes=c, steps=()), starts=a, ends=f, axes=c, steps=())"
+    " => slice(slice(x, starts=a, ends=b, axes=c, steps=()), starts=a, ends=b, axes=c, steps=()) if b <= f": 2,
+    # A vector beside one that may be a number.
+    "((x + y) @ w) * z => (x + y) @ (w * z) if rank(y) <= 2, rank(w) >= 2, rank(z) == 0": 5,
+}
+
+
+@pytest.mark.parametrize(("text", "rank"), FALSE_FROM.items())
+def test_no_rank_suffices_below_one_at_which_a_rule_is_false(text: str, rank: int) -> None:
+    bound = sufficient_rank(parsed(text))
+    assert bound is None or bound >= rank
+
+
 @pytest.mark.parametrize(("text", "rank"), BOUNDS.items())
 def test_ranks_that_suffice(text: str, rank: int) -> None:
     assert sufficient_rank(parsed(text)) == rank

@@ -37,6 +37,8 @@ class WholeRanges:
         self._elements = elements
         #: The ranges of the elements of operands that are integers.
         self.of_operands: dict[str, tuple[int, int]] = {}
+        #: The widest ranges of all types that one stands for.
+        self.of_types: dict[str, tuple[int, int]] = {}
 
     def of(self, term: Any) -> Range | None:
         """The range of a term that is a whole number; None of one of which nothing is known."""
@@ -54,7 +56,8 @@ class WholeRanges:
         name = term.decl().name()
         if term.decl().kind() == z3.Z3_OP_UNINTERPRETED:
             if name.startswith("trunc to "):
-                return limits_of(DType.of(name.removeprefix("trunc to ")))
+                kind = name.removeprefix("trunc to ")
+                return self.of_types.get(kind) or limits_of(DType.of(kind))
             return _joined(map(self.of, parts)) if name == f"max{len(parts)}" else None
         ranges = [self.of(part) for part in parts]
         if any(one is None for one in ranges):

@@ -23,6 +23,8 @@ class ParametricOperand:
     type: TensorType
     uniform: Any = None
     is_identity: bool = False
+    #: True if the one number is what elements are as nearly as they hold it.
+    is_rounded: bool = False
     is_matched: bool = False
     #: The number that all are, of integers.
     everywhere: Any = None
@@ -56,7 +58,7 @@ class ParametricOperand:
     @property
     def number(self) -> Any:
         """The one number that all elements are, where a condition says that they are one; else not known."""
-        if self.uniform is None:
+        if self.uniform is None or self.is_rounded:
             self._asked()
         return self.uniform
 

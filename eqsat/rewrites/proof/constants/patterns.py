@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from eqsat.errors import ShapeError
 from eqsat.language.parametric.arrays import Indices
 from eqsat.language.parametric.elements import Elements, integer_read
 from eqsat.language.parametric.facts import Fact
-from eqsat.language.parametric.integers import formula_of, integer
+from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import UnknownNumber, real_of
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import TensorType
@@ -77,7 +76,7 @@ def _even_beside(name: str, type: TensorType) -> ConstantPattern:
 
     def entry(row: Any, column: Any) -> Any:
         if not all(type_of is int and 0 <= one < _LEAST_EVEN for type_of, one in ((int, row), (int, column))):
-            raise ShapeError("an element that may not be there")
+            raise NotParametric("an element that may not be there")
         return numbers[row == column]
 
     return ConstantPattern(lambda _, at: real_of(numbers[bool(at[0] == at[1])]), {"entry": entry})

@@ -7,7 +7,7 @@ from functools import cache
 
 from eqsat.language.declaration import OpSpec
 from eqsat.language.terms import Expression
-from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.rule import Rule, applications
 
 
 def asked_attributes(rule: Rule, declared: OpSpec) -> set[str]:
@@ -34,7 +34,17 @@ def computed_names(rule: Rule) -> frozenset[str]:
             # The attributes of an operator whose type is asked for are handed on to that.
             asked |= {id(n.value) for n in ast.walk(expression.tree) if isinstance(n, ast.keyword) and n.arg is None}
             found |= {n.id for n in ast.walk(expression.tree) if isinstance(n, ast.Name) and id(n) not in asked}
-    return frozenset(found)
+    return frozenset(found | _handed_elsewhere(rule))
+
+
+def _handed_elsewhere(rule: Rule) -> set[str]:
+    """The names that stand for several attributes, or for those of several operators."""
+    uses: dict[str, set[tuple[str, str]]] = {}
+    for app in (app for side in (rule.roots, rule.right) for root in side for app in applications(root)):
+        for attribute, field in app.fields.items():
+            if isinstance(field, Expression) and isinstance(field.tree, ast.Name):
+                uses.setdefault(field.tree.id, set()).add((app.op, attribute))
+    return {name for name, places in uses.items() if len(places) > 1}
 
 
 def asked_of(expression: Expression, record: str) -> list[str]:

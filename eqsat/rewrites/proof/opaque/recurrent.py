@@ -14,10 +14,10 @@ from eqsat.language.declaration import InferRule, OpSpec
 from eqsat.language.declaration.spec import Reference
 from eqsat.language.ops import spec
 from eqsat.language.parametric.arrays import IndexedArray
-from eqsat.language.parametric.definedness import need
+from eqsat.language.parametric.definedness import need, seen_by
 from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.facts import Fact
-from eqsat.language.parametric.integers import NotParametric, formula_of
+from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import Attrs, DType, Shape, TensorType, evaluate
 from eqsat.rewrites.proof.naturality.claims import holds_on_samples
@@ -126,8 +126,9 @@ class RecurrentResults:
                 total = total + element * self._elements.read(f"{self._name}{number} {part}", at)
             return total
 
-        result = self._elements.whole(sizes, seen)
-        need(result)
+        with seen_by(f"{self._name}{number}", (*indices, *map(integer, self._numbers))):
+            result = self._elements.whole(sizes, seen)
+            need(result)
         return result
 
     def _parts(self, inner: tuple[Any, ...]) -> list[tuple[str, Any]]:

@@ -8,9 +8,9 @@ from typing import Any
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.parametric.arrays import IndexedArray
-from eqsat.language.parametric.definedness import need
+from eqsat.language.parametric.definedness import need, seen_by
 from eqsat.language.parametric.elements import Elements
-from eqsat.language.parametric.integers import NotParametric, formula_of
+from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.namespace import ParametricNamespace
 from eqsat.language.parametric.paths import current
 from eqsat.language.parametric.sums.weights import selected, weighted
@@ -18,7 +18,7 @@ from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
 from eqsat.rewrites.proof.opaque.layout import Axis, layout, sizes_of
 from eqsat.rewrites.proof.opaque.types import key_of
-from eqsat.rewrites.proof.opaque.windows import are_single, lie_inside, selects_by_order
+from eqsat.rewrites.proof.opaque.windows import are_single, has_value_everywhere, lie_inside, selects_by_order
 
 
 class OpaqueResult:
@@ -51,6 +51,17 @@ class OpaqueResult:
 
     def element(self, indices: tuple[Any, ...]) -> Any:
         """The element at indices."""
+        if self._is_single:  # all that is read is seen
+            return self._element(indices)
+        numbers = list(map(integer, self._key.numbers))
+        if self._layout.linear and not self._layout.others and not has_value_everywhere(self._declared):
+            # Whether there is a value depends on the places of windows alone.
+            with seen_by(self._key.text, [*(indices[k] for k in self._layout.opaque(None)), *numbers]):
+                need(self._elements.z3.Bool("a value"))
+        with seen_by(self._key.text, [*indices, *numbers]):
+            return self._element(indices)
+
+    def _element(self, indices: tuple[Any, ...]) -> Any:
         places = self._places(indices)
         opaque = [indices[k] for k in self._layout.opaque(None)]
         at = [formula_of(i) for i in (indices if self._is_whole else opaque)]

@@ -67,6 +67,11 @@ def selects_by_order(declared: OpSpec, found: OperatorAxes) -> bool:
     )
 
 
+def has_value_everywhere(declared: OpSpec) -> bool:
+    """True if each result is a number whatever the pads are: windows of pads alone have a value, too."""
+    return _seen(_is_finite, declared.name, declared.reference, declared.infer)
+
+
 def has_usual(declared: OpSpec, name: str) -> bool:
     """True if an attribute that is left out is as if the number were written for which windows are as they are."""
     return (
@@ -114,6 +119,19 @@ def _result(declared: OpSpec, attrs: Attrs, arrays: Sequence[Any]) -> Any:
     types = [TensorType(DType.FLOAT64, one.shape) for one in arrays]
     (result,) = declared.result_types(types, attrs)
     return outputs(Floats(wide=True), declared.name, attrs, arrays, types, [result])[0]
+
+
+def _is_finite(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
+    """True if results are finite, also where there are pads of more than a window, of operators that take some."""
+    values = np.random.default_rng(rng.randrange(1 << 30))
+    given = [values.normal(size=dims_of(shape)) for shape in shapes]
+    types = [TensorType(DType.FLOAT64, one.shape) for one in given]
+    count = 2 * (len(shapes[0]) - 2)
+    for pads in (None, *((width,) * count for width in range(1, _WIDEST_PAD + 1))):
+        attrs = declared.complete({**drawn, **({} if pads is None or "pads" not in declared.attrs else {"pads": pads})})
+        if takes(declared, types, attrs) and not np.isfinite(_result(declared, attrs, given)).all():
+            return False
+    return True
 
 
 def _placed(declared: OpSpec, drawn: Mapping[str, Any], names: Sequence[str], count: int, rng: Random) -> Attrs:

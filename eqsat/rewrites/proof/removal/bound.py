@@ -42,14 +42,15 @@ def _axes_that_stay(patterns: PatternFrames, conditions: Conditions) -> int:
     ways = max((_ways(base, patterns, conditions) for base in patterns.bases), default=0)
     counted = conditions.counted
     classes = (1 << len(patterns.bases - counted.keys())) - 1
-    few = sum(counted.get(base, 0) for base in patterns.bases)
+    few = sum(counted.values())
     ones = patterns.sorts.by_size and not conditions.witnesses
     return patterns.frames.kept + classes * ways + few + ones + conditions.witnesses + _WITNESS
 
 
 def _ways(base: str, patterns: PatternFrames, conditions: Conditions) -> int:
     """The ways in which operands may be broadcast along an axis of a class: which of them have all its elements."""
-    operands = patterns.broadcast - {operand for operand, at in conditions.thin_at if at == base}
+    sized = {patterns.members.get(name, name) for name in patterns.sorts.sized} & patterns.sized_names
+    operands = (patterns.broadcast | sized) - {operand for operand, at in conditions.thin_at if at == base}
     is_full = any(
         at == base and operand in operands and operands <= beside
         for (operand, at), beside in conditions.full_at.items()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
+from eqsat.rewrites.proof.removal.frames import Frame
 from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort, Sorts, unknown
 
 
@@ -43,9 +44,11 @@ def _broadcast(sorts: Sorts, tree: ast.Call, *shapes: ast.expr) -> Sort:
 
 
 def _without(sorts: Sorts, tree: ast.Call, shape: ast.expr, axis: ast.expr) -> Sort:
-    frame = sorts.dims(sorts.of(shape))
-    sorts.place(sorts.of(axis), frame)
-    return Sort("dims", frame, name=ast.unparse(axis), offset=-1, side="inside")
+    frame, place = sorts.dims(sorts.of(shape)), sorts.of(axis)
+    sorts.place(place, frame)
+    # Shapes that lack the same axis from the right are alike, whatever operand its number is counted with.
+    name = f"end {place.offset}" if place.kind == "rank" else place.name or str(place.literal)
+    return Sort("dims", frame, name=name, offset=-1, side="inside")
 
 
 def _without_all(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) -> Sort:
@@ -53,7 +56,8 @@ def _without_all(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) 
     places = sorts.places(sorts.of(axes), frame)
     if not places.name:
         raise unknown(tree)
-    return Sort("dims", frame.moved(f"without {places.name}"), name="dropped")
+    rest = Frame(fixed=frame.fixed) if frame.fixed is not None else frame.moved(f"without {places.name}")
+    return Sort("dims", rest, name="dropped")
 
 
 def _ones_at(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) -> Sort:
@@ -137,7 +141,8 @@ def _lowered(sorts: Sorts, tree: ast.Call, axes: ast.expr, count: ast.expr) -> S
 def _union(sorts: Sorts, tree: ast.Call, one: ast.expr, other: ast.expr) -> Sort:
     first, second = sorts.of(one), sorts.of(other)
     both = sorts.places(second, first.frame)
-    return replace(sorts.places(first, first.frame), name=f"{first.name}+{both.name}")
+    one_of_both = sorts.places(first, first.frame)
+    return replace(one_of_both, name=f"{first.name}+{both.name}", side=first.side or both.side)
 
 
 def _spatial_axes(sorts: Sorts, tree: ast.Call, rank: ast.expr) -> Sort:

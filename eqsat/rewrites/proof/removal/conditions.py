@@ -6,7 +6,7 @@ import ast
 
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.removal.frames import Frames, NotRemovable
-from eqsat.rewrites.proof.removal.sorts import OF_ELEMENTS, Sort, Sorts
+from eqsat.rewrites.proof.removal.sorts import OF_ELEMENTS, Sort, Sorts, is_of_numbers
 from eqsat.rewrites.proof.removal.statements import RankStatements, shape_names
 from eqsat.rewrites.rules.rule import Rule
 
@@ -115,12 +115,12 @@ class Conditions:
         places = sorts.of(loop.iter)
         if places.kind == "dims" and name == "all" and ast.unparse(tree.elt) == f"{target} == 1":
             return  # of each size, so that it is of those that are left
-        if places.kind != "places" or target in sorts.known:
+        if places.kind != "places" or places.side or target in sorts.known:
             raise NotRemovable(ast.unparse(tree))
         sorts.known[target] = Sort("place", places.frame)
         try:
             if name == "any":
-                sorts.is_size_one(tree.elt)
+                sorts.is_size_one(tree.elt, target)
                 self.witnesses, sorts.by_size = self.witnesses + 1, True
             else:
                 for part in conjuncts(tree.elt):
@@ -137,19 +137,21 @@ class Conditions:
             tree = tree.operand
             if isinstance(tree.ops[0], ast.In) and ast.unparse(tree.left) == target:
                 other = sorts.places(sorts.of(tree.comparators[0]), places.frame)
+                if other.side:
+                    raise NotRemovable(ast.unparse(tree))
                 self.apart |= {(places.name, other.name), (other.name, places.name)}
                 return
             raise NotRemovable(ast.unparse(tree))
         if isinstance(tree, ast.Compare) and len(tree.ops) == 1:
             left, right, operation = tree.left, tree.comparators[0], tree.ops[0]
             if isinstance(operation, ast.Eq):
-                sorts.size(left)
-                sorts.size(right)
+                sorts.size(left, target)
+                sorts.size(right, target)
                 self._note_full(left, right, places.name)
                 self._note_full(right, left, places.name)
                 return
             if isinstance(operation, ast.Gt) and sorts.of(right).literal == 0:
-                sorts.size(left)
+                sorts.size(left, target)
                 return
             if isinstance(operation, ast.Lt) and ast.unparse(left) == target:
                 cut = sorts.place(sorts.of(right), places.frame)
@@ -198,7 +200,8 @@ class Conditions:
             self._check_ranks(left, operation, right, text)
         elif "tail" in kinds:
             # Only what comes before the tail, or is in it and in the operand, is lost: the difference is never less.
-            if not (left.kind == "rank" and right.kind == "tail" and isinstance(operation, ast.LtE)) or left.offset:
+            is_below = left.kind == "rank" and right.kind == "tail" and isinstance(operation, ast.LtE)
+            if not is_below or left.offset or left.frame.moves != right.frame.moves:
                 raise NotRemovable(text)
         elif left.kind == "count":
             self._check_count(left, operation, right, text)
@@ -206,21 +209,21 @@ class Conditions:
             places, given = (left, right) if left.kind == "places" else (right, left)
             sorts.places(given, places.frame)
             if given.kind == "tuple" and places.name:
-                self.counted[places.name] = 0  # all of them are kept one by one
+                self._count(places, 0, text)  # all of them are kept one by one
         elif kinds == ("perm", "perm") and isinstance(operation, ast.Eq):
             if not sorts.frames.is_same(left.frame, right.frame):
                 raise NotRemovable(text)
         elif "dims" in kinds and isinstance(operation, ast.Eq):
             self._check_shapes(left, right, text, sorts)
         elif kinds == ("tuple", "tuple") and isinstance(operation, ast.Eq):
-            if any(item.kind != "number" for item in (*left.items, *right.items)):
+            if not (is_of_numbers(left) and is_of_numbers(right)):
                 raise NotRemovable(text)
         else:
             raise NotRemovable(text)
 
     def _check_listed(self, left: Sort, right: Sort, text: str) -> None:
         """Check that a number is one of some, or a rank, none of whose axes is lost then."""
-        if right.kind != "tuple" or any(item.kind != "number" for item in right.items):
+        if not is_of_numbers(right):
             raise NotRemovable(text)
         if left.kind == "rank" and not left.offset and all(item.literal is not None for item in right.items):
             self.frames.keep_right(left.frame, max(item.literal or 0 for item in right.items))
@@ -249,21 +252,27 @@ class Conditions:
 
     def _check_count(self, left: Sort, operation: ast.cmpop, right: Sort, text: str) -> None:
         """Check a comparison of the number of axes in a set: of a set with so many, none is taken for another."""
-        if right.literal is None or not left.name:
+        if right.literal is None:
             raise NotRemovable(text)
         if isinstance(operation, ast.Eq):
-            self.counted[left.name] = right.literal
+            self._count(left, right.literal, text)
         elif not (isinstance(operation, ast.Gt) and right.literal == 0):
             raise NotRemovable(text)
+
+    def _count(self, places: Sort, number: int, text: str) -> None:
+        """Note how many axes a set has, none of which is taken for another then: all are kept."""
+        if not places.name or "+" in places.name or places.side:
+            raise NotRemovable(text)
+        self.counted[places.name] = max(number, self.counted.get(places.name, 0))
 
     def _check_shapes(self, left: Sort, right: Sort, text: str, sorts: Sorts) -> None:
         """Check that two shapes are equal, or two that lack one element at the same kept place."""
         if "tuple" in (left.kind, right.kind):
-            dims = left if left.kind == "dims" else right
-            if dims.frame.fixed is None:
+            dims, given = (left, right) if left.kind == "dims" else (right, left)
+            if dims.kind != "dims" or dims.frame.fixed is None or not is_of_numbers(given):
                 raise NotRemovable(text)
             return
-        is_alike = (left.offset, left.side) == (right.offset, right.side)
+        is_alike = (left.offset, left.side, left.name) == (right.offset, right.side, right.name)
         if not is_alike or not sorts.frames.is_same(left.frame, right.frame):
             raise NotRemovable(text)
 
@@ -298,4 +307,5 @@ def _is_place_in_perm(tree: ast.expr, sorts: Sorts) -> bool:
     if not (isinstance(tree, ast.Subscript) and isinstance(tree.value, ast.Name)):
         return False
     sort = sorts.known.get(tree.value.id)
-    return sort is not None and sort.kind == "perm" and (sorts.of(tree.slice).literal or -1) > 0
+    is_open = sort is not None and sort.kind == "perm" and sort.frame.fixed is None and sort.target.fixed is None
+    return is_open and (sorts.of(tree.slice).literal or -1) > 0

@@ -89,6 +89,13 @@ class Frames:
     def _is_like(self, one: str, other: str) -> bool:
         return self.is_below(one, other) and self.is_below(other, one)
 
+    def is_within(self, inner: Frame, outer: Frame) -> bool:
+        """True if a frame is known to have no more axes than another."""
+        if inner.fixed == 0:
+            return True
+        longest = inner.longest if inner.moves == outer.moves else frozenset()
+        return bool(longest) and all(any(self.is_below(one, of) for of in outer.longest) for one in longest)
+
     def is_same(self, one: Frame, other: Frame) -> bool:
         """True if two frames are known to be the same."""
         return self.plain(one) == self.plain(other) or (one.fixed is not None and other.fixed is not None)
@@ -108,8 +115,12 @@ class Frames:
             if short.fixed is not None:
                 # No axis of a short one is lost, so that those of the other beside them are kept, too.
                 self.keep_right(long, short.fixed)
-                ends = frozenset({f"#{short.fixed}"}) if short.fixed else frozenset[str]()
-                found = replace(long, longest=long.longest | ends)
+                if self.is_within(short, long) or self.has_at_least(long, short.fixed):
+                    found = long
+                elif short.exact:
+                    found = replace(long, longest=long.longest | {f"#{short.fixed}"})
+                else:
+                    raise NotRemovable("an operand that may be shorter or longer than another")
                 continue
             if frame.moves != found.moves:
                 raise NotRemovable("operands whose axes are moved in different ways are broadcast")

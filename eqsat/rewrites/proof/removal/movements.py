@@ -63,7 +63,7 @@ def _slice(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[
         axes = patterns.attributes(app, declared, {"axes": frame})["axes"]
         if not axes.name:
             return frame, keys
-        name = axes.name
+        name = ", ".join(ast.unparse(field.tree) for _, field in sorted(app.fields.items()))
     patterns.sliced.add(name)
     patterns.cuts[id(app)] = name
     return frame, keys
@@ -119,13 +119,7 @@ def _shape(patterns: PatternFrames, app: App) -> Sized:
     frame = patterns.sorts.dims(patterns.sorts.of(tree))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     operands = {patterns.members.get(name, name) for name in names} - patterns.said.thin
-    return frame, frozenset() if frame.fixed is not None else frozenset(operands & _sized(patterns))
-
-
-def _sized(patterns: PatternFrames) -> frozenset[str]:
-    """The names of operands, of sequences of such, and of shapes."""
-    shapes = {name for name, sort in patterns.sorts.known.items() if sort.kind == "dims"}
-    return patterns.rule.tensors | patterns.rule.tensor_groups | shapes
+    return frame, frozenset() if frame.fixed is not None else frozenset(operands & patterns.sized_names)
 
 
 def _reshape(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[Sized]) -> Sized:

@@ -15,7 +15,7 @@ from eqsat.language.terms.pattern import ABSENT, App, Pattern, Siblings, Spread,
 from eqsat.rewrites.proof.opaque.ranks import own_ranks
 from eqsat.rewrites.proof.removal.calls import CALLS
 from eqsat.rewrites.proof.removal.frames import SCALAR, Frame, Frames, NotRemovable
-from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort, Sorts
+from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort, Sorts, is_of_numbers
 from eqsat.rewrites.proof.removal.statements import RankStatements
 from eqsat.rewrites.rules.rule import Rule, applications
 
@@ -25,6 +25,8 @@ Sized: TypeAlias = tuple[Frame, frozenset[str]]
 SPACE = "space"
 #: The attributes that name any number of axes.
 _OF_AXES = frozenset({"axes"})
+#: Those without a default that are one number, or one word.
+_OF_ONE = frozenset({"to", "dtype", "value", "n"})
 
 
 class PatternFrames:
@@ -70,6 +72,12 @@ class PatternFrames:
         """The names of sets of axes that classes are made of."""
         return frozenset(base for name in self.classes for base in name.split("+"))
 
+    @property
+    def sized_names(self) -> frozenset[str]:
+        """The names of operands, of sequences of such, and of shapes."""
+        shapes = {name for name, sort in self.sorts.known.items() if sort.kind == "dims"}
+        return self.rule.tensors | self.rule.tensor_groups | shapes
+
     def _ranks_of_members(self) -> Iterator[tuple[str, int]]:
         """The ranks that operators fix of the members of sequences."""
         for app in (app for root in self.rule.roots for app in applications(root)):
@@ -81,7 +89,7 @@ class PatternFrames:
         """The frame of an operand, of a sequence of such, or of the shape that an attribute is."""
         if name in self.ranks:
             exact = self.frames.is_below(f"#{self.ranks[name]}", name)
-            return Frame(fixed=self.ranks[name], exact=exact)
+            return Frame(frozenset({name}), fixed=self.ranks[name], exact=exact)
         return Frame(frozenset({name}))
 
     def term(self, pattern: Pattern | Spread) -> Sized:
@@ -136,7 +144,7 @@ class PatternFrames:
                 if app.record is not None:
                     found[name] = self.sorts.known[f"{app.record}.{name}"]
                 elif default is not REQUIRED:
-                    found[name] = self._default(default)
+                    found[name] = self._default(default, frames.get(name))
                 continue
             tree = expression.tree
             if self.is_left and isinstance(tree, ast.Name) and tree.id not in self.sorts.known:
@@ -145,19 +153,23 @@ class PatternFrames:
             if name in frames:
                 sort_of = self.sorts.places if name in _OF_AXES else self.sorts.place
                 found[name] = sort_of(found[name], frames[name])
-            elif found[name].kind not in ("number", "opaque", "tuple"):
+            elif found[name].kind not in ("number", "opaque") and not is_of_numbers(found[name]):
                 raise NotRemovable(f"{found[name].kind} as {name}")
         return found
 
-    def _default(self, default: object) -> Sort:
+    def _default(self, default: object, frame: Frame | None) -> Sort:
+        """The sort of what is left out, which may name axes as what is written does."""
         if isinstance(default, tuple):
-            return Sort("opaque")
-        return replace(NUMBER, literal=default if type(default) is int else None)
+            items = tuple(replace(NUMBER, literal=one if type(one) is int else None) for one in default)
+            return Sort("opaque") if frame is None else self.sorts.places(Sort("tuple", items=items), frame)
+        number = replace(NUMBER, literal=default if type(default) is int else None)
+        return number if frame is None else self.sorts.place(number, frame)
 
     def _bound(self, name: str, attribute: str, default: object, frame: Frame | None) -> Sort:
         """The sort of what a name on the left side is bound to."""
         if frame is None:
-            return Sort("opaque", name=name) if isinstance(default, tuple) else NUMBER
+            is_many = isinstance(default, tuple) or (default is REQUIRED and attribute not in _OF_ONE)
+            return Sort("opaque", name=name) if is_many else NUMBER
         if attribute in _OF_AXES:
             return Sort("places", frame, name=name)
         return self._kept(name, frame)
@@ -286,7 +298,9 @@ class PatternFrames:
             keeps = tree.value if isinstance(tree, ast.Constant) else tree.id if isinstance(tree, ast.Name) else None
         if app.record is not None or not isinstance(keeps, bool | str):
             raise NotRemovable(f"{declared.name} that may keep its axes")
-        if keeps is True or frame.fixed is not None or ast.unparse(app.fields["axes"].tree) == "()":
+        if frame.fixed is not None and keeps is not True:
+            return Frame(fixed=frame.fixed), keys
+        if keeps is True or ast.unparse(app.fields["axes"].tree) == "()":
             return frame, keys
         if not named.name:
             raise NotRemovable(f"{declared.name} without axes that are kept")

@@ -44,8 +44,8 @@ def bound_beside_reshape(rule: Rule) -> int | None:
     of_reshaped, of_x = _text(outer, axes), _text(applied, axes)
     given, asked = (of_reshaped, of_x) if is_outside else (of_x, of_reshaped)
     shapes = ("shape(x)", shape) if is_outside else (shape, "shape(x)")
-    said = {ast.unparse(part) for condition in rule.conditions for part in conjuncts(condition.tree)}
-    said = {text for text in said if text.partition("(")[0] not in _OF_PARTS}
+    parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
+    said = {ast.unparse(part) for part in parts if not (isinstance(part, ast.Call) and _called(part) in _OF_PARTS)}
     result = shape if axes == "axis" else f"ones_at({shape}, {of_reshaped})"
     if not given.isidentifier() or _text(inner, "shape") != result or _others(outer, axes) != _others(applied, axes):
         return None
@@ -56,6 +56,10 @@ def bound_beside_reshape(rule: Rule) -> int | None:
     is_last = is_outside and asked == "rank(x) - 1"
     is_last &= said == {f"{given} == len({shape}) - 1", f"keeps_last(x, {shape})"}
     return _OF_ONE if is_kept or is_last else None
+
+
+def _called(tree: ast.Call) -> str:
+    return tree.func.id if isinstance(tree.func, ast.Name) else ""
 
 
 def _named(app: App) -> str | None:

@@ -50,6 +50,13 @@ class Sort:
 
 
 NUMBER = Sort("number")
+
+
+def is_of_numbers(sort: Sort) -> bool:
+    """True of a sequence of numbers."""
+    return sort.kind == "tuple" and all(item.kind == "number" for item in sort.items)
+
+
 #: Functions of elements and types alone: what they say of tensors they say of parts of these.
 OF_ELEMENTS = frozenset({"number", "dtype", "wide", "finite", "floating", "numeric", "constant", "static"})
 
@@ -72,6 +79,8 @@ class Sorts:
         self.thin: frozenset[str] = frozenset()
         #: Whether sets of axes are told apart by the sizes along these.
         self.by_size = False
+        #: The names that occur where sizes along sets of axes are asked for.
+        self.sized: set[str] = set()
 
     def of(self, tree: ast.expr) -> Sort:
         """The sort of an expression; NotRemovable where it may depend on the axis."""
@@ -87,7 +96,9 @@ class Sorts:
 
     def place(self, sort: Sort, frame: Frame) -> Sort:
         """A sort as that of an axis of a frame."""
-        if frame.fixed is not None and sort.kind in ("number", "place", "rank"):
+        if frame.fixed is not None and (
+            sort.kind == "number" or (sort.kind == "place" and sort.frame.fixed is not None)
+        ):
             return Sort("place", frame)
         if sort.kind == "number" and sort.literal is not None:
             if sort.literal < 0:
@@ -119,7 +130,7 @@ class Sorts:
 
     def dims(self, sort: Sort) -> Frame:
         """The frame of a sort as that of a shape."""
-        if sort.kind == "tuple" and all(item.kind == "number" for item in sort.items):
+        if is_of_numbers(sort):
             return Frame(fixed=len(sort.items), exact=True)
         if sort.kind == "dims" and not sort.offset:
             return sort.frame
@@ -245,7 +256,7 @@ class Sorts:
         """The sort of a shape after another."""
         if one.kind == other.kind == "tuple":
             return Sort("tuple", items=(*one.items, *other.items))
-        if one.kind == "tuple" and other.kind == "dims" and other.side != "right":
+        if one.kind == "tuple" and other.kind == "dims" and other.side in ("left", "any"):
             count = len(self._numbers(tree, one))
             if other.offset == -count:
                 self.frames.keep_left(other.frame, count)
@@ -255,12 +266,12 @@ class Sorts:
             if one.offset == -count:
                 return replace(one, offset=0, side="")
         is_spread = (one.kind, one.side, other.kind) == ("gap", "ones", "dims") and not other.offset
-        if is_spread and self.frames.is_same(one.target, other.frame):
+        if is_spread and self.frames.is_within(other.frame, one.frame) and self.frames.is_same(one.target, other.frame):
             return replace(other, frame=one.frame)
         raise unknown(tree)
 
     def _numbers(self, tree: ast.expr, sort: Sort) -> Sequence[Sort]:
-        if any(item.kind != "number" for item in sort.items):
+        if not is_of_numbers(sort):
             raise unknown(tree)
         return sort.items
 
@@ -274,33 +285,37 @@ class Sorts:
         self.known[loop.target.id] = Sort("place", found.frame)
         try:
             for condition in loop.ifs:
-                self.is_size_one(condition)
+                self.is_size_one(condition, loop.target.id)
                 self.by_size = True
             inner = self.of(tree.elt)
             if inner.kind == "number":
-                self.size(tree.elt)
+                self.size(tree.elt, loop.target.id)
         finally:
             if before is None:
                 del self.known[loop.target.id]
         if inner.kind == "place":
-            return found
+            return replace(found, side="filtered") if loop.ifs else found
         if inner.kind == "number" and not loop.ifs:
             return replace(found, kind="opaque", side="sizes")
         raise unknown(tree)
 
-    def size(self, tree: ast.expr) -> None:
-        """Demand a size, which for two axes taken for one is their product."""
-        is_element = isinstance(tree, ast.Subscript) and self.of(tree.value).kind == "dims"
-        is_dim = isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "dim"
-        if not (is_element or is_dim):
+    def size(self, tree: ast.expr, target: str) -> None:
+        """Demand the size along the axis that a loop is at: for two axes taken for one it is their product."""
+        index: ast.expr | None = None
+        if isinstance(tree, ast.Subscript) and self.of(tree.value).kind == "dims":
+            index = tree.slice
+        elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "dim":
+            index = tree.args[1] if len(tree.args) == 2 else None
+        if index is None or target not in {node.id for node in ast.walk(index) if isinstance(node, ast.Name)}:
             raise unknown(tree)
         self.number(tree)
+        self.sized |= {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
 
-    def is_size_one(self, tree: ast.expr) -> None:
-        """Demand that a condition asks whether a size is 1, or is not."""
+    def is_size_one(self, tree: ast.expr, target: str) -> None:
+        """Demand that a condition asks whether the size along the axis that a loop is at is 1, or is not."""
         if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Eq | ast.NotEq)):
             raise unknown(tree)
-        self.size(tree.left)
+        self.size(tree.left, target)
         if self.of(tree.comparators[0]).literal != 1:
             raise unknown(tree)
 
