@@ -36,8 +36,11 @@ def need(statement: Any) -> None:
 
 
 @contextmanager
-def seen_by(operator: str, places: Sequence[Any]) -> Iterator[None]:
-    """Note what is needed inside as seen by an operator at places, which may see less of it."""
+def seen_by(elements: Elements, operator: str, places: Sequence[Any]) -> Iterator[None]:
+    """Note what is needed inside as seen by an operator at places, which may see less of it.
+
+    That all it sees makes a value says itself which operator sees it, and where.
+    """
     path = current()
     outside, path.needed = path.needed, {}
     try:
@@ -48,8 +51,19 @@ def seen_by(operator: str, places: Sequence[Any]) -> Iterator[None]:
     tag = (operator, *map(str, formulas))
     names = frozenset[str]().union(*(one.names() for one in formulas if isinstance(one, Sym)))
     for one in inside.values():
+        if not isinstance(one, Seen) and _is_of_all(elements, one):
+            need(one)
+            continue
         inner = one if isinstance(one, Seen) else Seen((), one)
         need(Seen((*tag, *inner.tag), inner.statement, names | inner.names))
+
+
+def _is_of_all(elements: Elements, statement: Any) -> bool:
+    """True of the one term of all that an operator may see."""
+    atom = None if elements.z3.is_bool(statement) else elements.atoms.get(statement.decl().name())
+    if not isinstance(atom, Fold):
+        return False
+    return atom.kind == "all" or (atom.kind == "every" and _is_of_all(elements, atom.term))
 
 
 def need_divisor(elements: Elements, term: Any) -> None:

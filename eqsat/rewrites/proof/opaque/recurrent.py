@@ -126,7 +126,7 @@ class RecurrentResults:
                 total = total + element * self._elements.read(f"{self._name}{number} {part}", at)
             return total
 
-        with seen_by(f"{self._name}{number}", (*indices, *map(integer, self._numbers))):
+        with seen_by(self._elements, f"{self._name}{number}", (*indices, *map(integer, self._numbers))):
             result = self._elements.whole(sizes, seen)
             need(result)
         return result

@@ -56,9 +56,9 @@ class OpaqueResult:
         numbers = list(map(integer, self._key.numbers))
         if self._layout.linear and not self._layout.others and not has_value_everywhere(self._declared):
             # Whether there is a value depends on the places of windows alone.
-            with seen_by(self._key.text, [*(indices[k] for k in self._layout.opaque(None)), *numbers]):
+            with seen_by(self._elements, self._key.text, [*(indices[k] for k in self._layout.opaque(None)), *numbers]):
                 need(self._elements.z3.Bool("a value"))
-        with seen_by(self._key.text, [*indices, *numbers]):
+        with seen_by(self._elements, self._key.text, [*indices, *numbers]):
             return self._element(indices)
 
     def _element(self, indices: tuple[Any, ...]) -> Any:
