@@ -70,6 +70,7 @@ UNBOUNDED = (
     "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if any(dim(x, i) > 9 for i in a)",
     "softmax(x, axis=k) => x if dim(x, k - 3) == 1",
     "softmax(x, axis=k) => x if k in (4, 5)",
+    "layer_norm(x, g, axis=0) => x",
     # Axes in which one operand is cut, and also read as it is.
     "slice(x, **s) @ x => slice(x @ x, **s) if rank(x) >= 2",
     # Reshapes take several axes for one, or one for several.
@@ -115,6 +116,27 @@ FALSE_FROM = {
     # Sequences are compared from the first on.
     "slice(slice(x, starts=a, ends=b, axes=c, steps=()), starts=a, ends=f, axes=c, steps=())"
     " => slice(slice(x, starts=a, ends=b, axes=c, steps=()), starts=a, ends=b, axes=c, steps=()) if b <= f": 2,
+    # What is made of axes is not these.
+    "reduce_sum(transpose(x, perm=p), axes=a, keepdims=True)"
+    " => reduce_sum(transpose(x, perm=p), axes=tuple(p[j] for j in tuple(p[i] for i in a)), keepdims=True)": 3,
+    # An axis of what is turned is another before.
+    "softmax(transpose(x, perm=p), axis=k) => softmax(transpose(x, perm=p), axis="
+    "place(p, lowered((place(p, lowered((k,), len(p) - rank(x))[0]),), len(p) - rank(x))[0]))": 3,
+    # A shape that is spanned keeps its axes, and so does one along which alone something varies.
+    "(leaky_relu(-softmax(x, axis=k), alpha=0.0), relu(y)) => (leaky_relu(-softmax(x, axis=k), alpha=dim(x, k) - 2),"
+    " relu(y)) if shape(y) == (2, 2), spans(x, y)": 3,
+    "relu(b) => b if along_only(b, 0, 9, 3), dim(b, 0) == 3": 9,
+    # As many numbers as axes say how many these are.
+    "softmax(-slice(x, starts=(0, 0), ends=(1, 1), axes=c, steps=()), axis=k)"
+    " => softmax(slice(x, starts=(0, 0), ends=(1, 1), axes=c, steps=()), axis=k)": 3,
+    "(slice(softmax(x, axis=k), starts=a, ends=e, axes=c, steps=()), slice(y, starts=a, ends=b, axes=(0, 1, 2, 3),"
+    " steps=())) => (slice(relu(x), starts=a, ends=e, axes=c, steps=()), slice(y, starts=a, ends=b, axes=(0, 1, 2, 3),"
+    " steps=())) if k not in c, rank(y) == 4": 5,
+    "slice(slice(softmax(x, axis=k), **s), **t) => slice(slice(relu(x), **s), **t) if k not in s.axes, k not in t.axes,"
+    " len(s.axes) > 0, len(t.axes) > 0, not any(i in s.axes for i in t.axes)": 3,
+    "slice(transpose(-x, perm=p), **s) => slice(transpose(relu(x), perm=p), **s) if prod(dim(x, p[i]) for i in s.axes)"
+    " == 1024, without(shape(x), p[0]) == without(shape(x), p[1]), p[0] == 0, p[1] == rank(x) - 1, dim(x, 0) == 2": 10,
+    "conv(relu(x), w, strides=(1, 1, 1, 1)) => conv(x, w, strides=(1, 1, 1, 1))": 6,
     # A vector beside one that may be a number.
     "((x + y) @ w) * z => (x + y) @ (w * z) if rank(y) <= 2, rank(w) >= 2, rank(z) == 0": 5,
 }

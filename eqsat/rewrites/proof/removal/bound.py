@@ -34,6 +34,8 @@ def bound_by_removal(rule: Rule, ranks: Mapping[str, int], names: frozenset[str]
         patterns.term(side)
     _check_sequences(patterns)
     _check_cuts(patterns, conditions)
+    if not patterns.sorts.multiplied <= patterns.bases | conditions.counted.keys():
+        raise NotRemovable("sizes along axes that are not taken for one another are multiplied")
     return max(_axes_that_stay(patterns, conditions), *patterns.ranks.values(), 0)
 
 
@@ -43,6 +45,7 @@ def _axes_that_stay(patterns: PatternFrames, conditions: Conditions) -> int:
     counted = conditions.counted
     classes = (1 << len(patterns.bases - counted.keys())) - 1
     few = sum(counted.values())
+    few += len(conditions.filled - patterns.bases - counted.keys())
     ones = patterns.sorts.by_size and not conditions.witnesses
     return patterns.frames.kept + classes * ways + few + ones + conditions.witnesses + _WITNESS
 

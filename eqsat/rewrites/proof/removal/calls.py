@@ -47,13 +47,19 @@ def _without(sorts: Sorts, tree: ast.Call, shape: ast.expr, axis: ast.expr) -> S
     frame, place = sorts.dims(sorts.of(shape)), sorts.of(axis)
     sorts.place(place, frame)
     # Shapes that lack the same axis from the right are alike, whatever operand its number is counted with.
-    name = f"end {place.offset}" if place.kind == "rank" else place.name or str(place.literal)
+    name = (
+        f"end {place.offset}"
+        if place.kind == "rank"
+        else place.name or (ast.unparse(axis) if place.literal is None else str(place.literal))
+    )
     return Sort("dims", frame, name=name, offset=-1, side="inside")
 
 
 def _without_all(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) -> Sort:
     frame = sorts.dims(sorts.of(shape))
     places = sorts.places(sorts.of(axes), frame)
+    if places.side:
+        raise unknown(tree)
     if not places.name:
         raise unknown(tree)
     rest = Frame(fixed=frame.fixed) if frame.fixed is not None else frame.moved(f"without {places.name}")
@@ -63,6 +69,8 @@ def _without_all(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) 
 def _ones_at(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) -> Sort:
     frame = sorts.dims(sorts.of(shape))
     places = sorts.places(sorts.of(axes), frame)
+    if places.side:
+        raise unknown(tree)
     return Sort("dims", frame, name=f"ones at {places.name}" if places.name else "")
 
 
@@ -123,6 +131,8 @@ def _identity_perm(sorts: Sorts, tree: ast.Call, rank: ast.expr) -> Sort:
 def _dropped_perm(sorts: Sorts, tree: ast.Call, perm: ast.expr, axes: ast.expr) -> Sort:
     turned = _perm(sorts, perm)
     places = sorts.places(sorts.of(axes), turned.target)
+    if places.side:
+        raise unknown(tree)
     if not places.name:
         raise unknown(tree)
     move = f"without {places.name}"
@@ -163,8 +173,9 @@ def _axes_to(sorts: Sorts, tree: ast.Call, record: ast.expr, perm: ast.expr) -> 
 
 def _prod(sorts: Sorts, tree: ast.Call, of: ast.expr) -> Sort:
     sort = sorts.of(of)
-    if sort.side != "sizes":
+    if sort.side != "sizes" or not sort.name:
         raise unknown(tree)
+    sorts.multiplied.add(sort.name)
     return NUMBER
 
 

@@ -36,6 +36,8 @@ class Conditions:
         #: Slices and sets of axes that have none in common, and sets with the number of their axes.
         self.apart: set[tuple[str, str]] = set()
         self.counted: dict[str, int] = {}
+        #: Sets that are not empty.
+        self.filled: set[str] = set()
         #: How many axes conditions keep beside those with names.
         self.witnesses = 0
 
@@ -57,6 +59,8 @@ class Conditions:
 
     def _check_call(self, tree: ast.Call, name: str, sorts: Sorts) -> None:
         if name in _OF_PARTS:
+            if name in ("spans", "same_shape"):
+                self._check_broadcast(tree, sorts)
             for one in tree.args:
                 if isinstance(one, ast.Name) and one.id in sorts.known:
                     sorts.number(one)
@@ -67,8 +71,15 @@ class Conditions:
             sorts.number(tree.args[3])
             if frame.kind == "rank" and not frame.offset:
                 sorts.place(sorts.of(tree.args[1]), frame.frame)
-            elif frame.kind != "number":
-                raise NotRemovable(ast.unparse(tree))
+            else:
+                rank = frame.literal
+                if rank is None and isinstance(tree.args[2], ast.Call) and ast.unparse(tree.args[2].func) == "rank":
+                    rank = sorts.frame(tree.args[2].args[0]).fixed
+                if rank is None or rank < 0:
+                    raise NotRemovable(ast.unparse(tree))
+                if sorts.of(tree.args[1]).kind not in ("number", "place"):
+                    raise NotRemovable(ast.unparse(tree))
+                sorts.frames.keep_right(sorts.frame(tree.args[0]), rank)  # it has no more axes
         elif name == "off_axis":
             self._check_off_axis(tree, sorts)
         elif name == "positive_dims":
@@ -76,6 +87,14 @@ class Conditions:
         elif name in ("all", "any") and isinstance(tree.args[0], ast.GeneratorExp):
             self._check_each(tree.args[0], name, sorts)
         else:
+            raise NotRemovable(ast.unparse(tree))
+
+    def _check_broadcast(self, tree: ast.Call, sorts: Sorts) -> None:
+        """Check a statement of several shapes: none of a bounded operand beside one that is not known to be longer."""
+        frames = [sorts.frame(one) for one in tree.args]
+        sorts.frames.join(frames)
+        is_bounded = {frame.fixed is not None for frame in frames}
+        if ast.unparse(tree.func) == "same_shape" and len(is_bounded) > 1:
             raise NotRemovable(ast.unparse(tree))
 
     def _check_off_axis(self, tree: ast.Call, sorts: Sorts) -> str:
@@ -256,7 +275,9 @@ class Conditions:
             raise NotRemovable(text)
         if isinstance(operation, ast.Eq):
             self._count(left, right.literal, text)
-        elif not (isinstance(operation, ast.Gt) and right.literal == 0):
+        elif isinstance(operation, ast.Gt) and right.literal == 0 and left.name and not left.side:
+            self.filled |= set(left.name.split("+"))
+        else:
             raise NotRemovable(text)
 
     def _count(self, places: Sort, number: int, text: str) -> None:

@@ -60,7 +60,7 @@ def _slice(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[
         patterns.record(app, declared, Sort("slice", frame, name=app.record), {"axes": frame})
         name = app.record
     else:
-        axes = patterns.attributes(app, declared, {"axes": frame})["axes"]
+        axes = patterns.attributes(app, declared, {"axes": frame}, frame)["axes"]
         if not axes.name:
             return frame, keys
         name = ", ".join(ast.unparse(field.tree) for _, field in sorted(app.fields.items()))

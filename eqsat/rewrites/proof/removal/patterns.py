@@ -26,7 +26,7 @@ SPACE = "space"
 #: The attributes that name any number of axes.
 _OF_AXES = frozenset({"axes"})
 #: Those without a default that are one number, or one word.
-_OF_ONE = frozenset({"to", "dtype", "value", "n"})
+_OF_ONE = frozenset({"to", "dtype", "value", "n", "size"})
 
 
 class PatternFrames:
@@ -131,13 +131,25 @@ class PatternFrames:
             self.broadcast |= frozenset().union(*several)
         return self.frames.join(frames), frozenset().union(*keys)
 
-    def attributes(self, app: App, declared: OpSpec, frames: Mapping[str, Frame]) -> dict[str, Sort]:
-        """The sorts of the attributes of an operator, those that name axes by the frames of which they do."""
+    def attributes(
+        self, app: App, declared: OpSpec, frames: Mapping[str, Frame], of: Frame = SCALAR
+    ) -> dict[str, Sort]:
+        """The sorts of the attributes of an operator, those that name axes by the frames of which they do.
+
+        Others that have a number for each axis have these `of` a frame, along the axes that a field names.
+        """
         found: dict[str, Sort] = {}
         if app.record is not None:
             open_frames = [frame for name, frame in frames.items() if name not in app.fields]
-            base = Sort("attributes", open_frames[0] if open_frames else SCALAR, name=app.record)
+            rest = [name for name in declared.attrs if name not in app.fields and name not in frames]
+            is_many = any(self._bound(name, name, declared.attrs[name], None).kind == "opaque" for name in rest)
+            frame = open_frames[0] if open_frames else of if is_many else SCALAR
+            base = Sort("attributes", frame, name=app.record)
             self.record(app, declared, base, frames)
+        axes = app.fields.get("axes")
+        along = "" if axes is None else ast.unparse(axes.tree)
+        if axes is not None and isinstance(axes.tree, ast.Tuple):  # so many, all of which are kept
+            along, of = f"{len(axes.tree.elts)} axes", SCALAR
         for name, default in declared.attrs.items():
             expression = app.fields.get(name)
             if expression is None:
@@ -148,12 +160,22 @@ class PatternFrames:
                 continue
             tree = expression.tree
             if self.is_left and isinstance(tree, ast.Name) and tree.id not in self.sorts.known:
-                self.sorts.known[tree.id] = self._bound(tree.id, name, default, frames.get(name))
+                bound = self._bound(tree.id, name, default, frames.get(name))
+                is_many = bound.kind == "opaque"
+                self.sorts.known[tree.id] = replace(bound, frame=of, side=f"{name} {along}") if is_many else bound
             found[name] = self.sorts.of(tree)
             if name in frames:
                 sort_of = self.sorts.places if name in _OF_AXES else self.sorts.place
                 found[name] = sort_of(found[name], frames[name])
-            elif found[name].kind not in ("number", "opaque") and not is_of_numbers(found[name]):
+            elif found[name].kind == "opaque" and found[name].name:
+                is_there = found[name].side in ("", f"{name} {along}")
+                if not is_there or not self.frames.is_same(found[name].frame, of):
+                    raise NotRemovable(f"{name} along other axes")
+            elif is_of_numbers(found[name]) and found[name].items:
+                # One number for each of some axes: all of these are kept, or there is one axis.
+                if not along.endswith(" axes") and declared.name != "split":
+                    raise NotRemovable(f"{name} of so many axes")
+            elif found[name].kind not in ("number", "opaque", "tuple"):
                 raise NotRemovable(f"{found[name].kind} as {name}")
         return found
 
@@ -212,7 +234,7 @@ class PatternFrames:
         if form.result.attribute or form.terms[0].attribute:
             return self._along_named(app, declared, terms)
         blocks = [(frame, keys) for term, (frame, keys) in zip(form.terms, terms, strict=False) if term.open]
-        self.attributes(app, declared, {})
+        self.attributes(app, declared, {}, frames[0])
         if not blocks:
             return Frame(fixed=form.result.fixed, exact=True), frozenset()
         if form.terms[0].broadcasts:
@@ -274,11 +296,13 @@ class PatternFrames:
         frame, keys = terms[0]
         if not form.terms[0].broadcasts:
             raise NotRemovable(declared.name)
-        found = self.attributes(app, declared, {attribute: frame})
+        found = self.attributes(app, declared, {attribute: frame}, frame)
         named = found[attribute]
         if form.result.tail:
             if named.name:
                 self._merge(named.name, declared, is_gone=False)
+            elif frame.fixed is None and not self._is_last(app, declared, attribute):
+                raise NotRemovable(f"{declared.name} along axes that are counted")
             for other, more in terms[1:]:
                 self.spread([frame, other], [keys, more])
             return frame, keys
@@ -289,6 +313,14 @@ class PatternFrames:
         if form.result.attribute:
             return frame, keys
         return self._reduced(app, declared, named, frame, keys)
+
+    def _is_last(self, app: App, declared: OpSpec, attribute: str) -> bool:
+        """True if an attribute names the last axis, written or left out."""
+        field = app.fields.get(attribute)
+        if field is None:
+            return app.record is None and declared.attrs[attribute] == -1
+        sort = self.sorts.of(field.tree)
+        return sort.literal == -1 or (sort.kind == "rank" and sort.offset == -1)
 
     def _reduced(self, app: App, declared: OpSpec, named: Sort, frame: Frame, keys: frozenset[str]) -> Sized:
         given = app.fields.get("keepdims")

@@ -81,6 +81,8 @@ class Sorts:
         self.by_size = False
         #: The names that occur where sizes along sets of axes are asked for.
         self.sized: set[str] = set()
+        #: Sets of axes along which sizes are multiplied.
+        self.multiplied: set[str] = set()
 
     def of(self, tree: ast.expr) -> Sort:
         """The sort of an expression; NotRemovable where it may depend on the axis."""
@@ -241,7 +243,7 @@ class Sorts:
         if isinstance(tree.op, ast.Sub):
             if one.kind == "rank" and other.literal is not None:
                 return replace(one, offset=one.offset - other.literal)
-            if one.kind == other.kind == "rank" and one.offset == other.offset:
+            if one.kind == other.kind == "rank" and one.offset == other.offset and one.frame.moves == other.frame.moves:
                 return Sort("gap", one.frame, other.frame)
             is_same = self.frames.is_same(one.frame, other.frame)
             if (one.kind, other.kind) == ("place", "rank") and not other.offset and is_same:
@@ -293,7 +295,7 @@ class Sorts:
         finally:
             if before is None:
                 del self.known[loop.target.id]
-        if inner.kind == "place":
+        if isinstance(tree.elt, ast.Name) and tree.elt.id == loop.target.id:
             return replace(found, side="filtered") if loop.ifs else found
         if inner.kind == "number" and not loop.ifs:
             return replace(found, kind="opaque", side="sizes")

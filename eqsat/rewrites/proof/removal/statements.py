@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from eqsat.language.terms.pattern import Spread, Var
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.removal.frames import Frames
 from eqsat.rewrites.rules.rule import Rule, applications
@@ -16,6 +17,15 @@ class RankStatements:
         self.frames = frames
         self.parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
         self._groups = rule.tensor_groups
+        #: Sequences whose members are joined as they are.
+        joined = {
+            operand.item.name
+            for root in rule.roots
+            for app in applications(root)
+            if app.op == "concat"
+            for operand in app.operands
+            if isinstance(operand, Spread) and isinstance(operand.item, Var) and not operand.over
+        }
         self._places = {
             field.tree.id
             for root in rule.roots
@@ -29,6 +39,9 @@ class RankStatements:
         self.uniform: dict[str, int] = {}
         for part in self.parts:
             self._note_ranks(part)
+        # Of members that have as many axes each, what is said of the first is said of all.
+        for group in self.uniform.keys() | joined:
+            self.frames.below |= {(group, f"{group}[0]"), (f"{group}[0]", group)}
 
     def _note_ranks(self, tree: ast.expr) -> None:
         """Note which operands have no more axes than others, and which are thin."""
@@ -152,6 +165,6 @@ def _asked(tree: ast.expr, function: str) -> str:
     ):
         one = tree.args[0]
         if isinstance(one, ast.Subscript) and ast.unparse(one.slice) == "0":
-            one = one.value  # the first member stands for all, which have as many axes each
+            return f"{one.value.id}[0]" if isinstance(one.value, ast.Name) else ""
         return one.id if isinstance(one, ast.Name) else ""
     return ""
