@@ -86,7 +86,8 @@ def test_rules_are_left_out_and_added_without_reading_them() -> None:
 
 def test_a_rule_without_current_evidence_is_never_seen_and_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
     good, stale = parse_rules("good: relu(relu(x)) => relu(x)\nstale: relu(tanh(x)) => tanh(x)", origin="axiom")
-    evidence = {"good": Evidence("good", rule_hash(good), "proved"), "stale": Evidence("stale", "0" * 24, "proved")}
+    hashes = {"good": rule_hash(good), "stale": "0" * 24}
+    evidence = {name: Evidence(name, one, "proved", ranks=4) for name, one in hashes.items()}
     monkeypatch.setattr(loader, "shipped_sources", lambda: tuple(map(RuleSource.of, (good, stale))))
     monkeypatch.setattr(loader, "shipped_evidence", lambda: evidence)
     loader.rules_with_evidence.cache_clear()
