@@ -61,5 +61,5 @@ class Seen:
     names: frozenset[str] = frozenset()
 
     def get_id(self) -> tuple[Any, ...]:
-        """What tells this statement from others, as terms have it."""
+        """The identity by which this statement is told from others, as terms have one."""
         return (*self.tag, self.statement.get_id())

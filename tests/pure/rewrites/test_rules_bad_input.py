@@ -140,7 +140,15 @@ RULES = parse_rules("law: -(-x) => x\nfound: relu(-(-x)) => relu(x)\n")
 LAW, FOUND = RULES
 EDITED = parse_rules("law: -(-x) => x if floating(x)")[0]
 RECORD = Evidence(
-    "found", rule_hash(FOUND), "proved", 2, 3, entailed="z3", laws=("law",), basis=basis_hash(["law"], {"law": LAW})
+    "found",
+    rule_hash(FOUND),
+    "proved",
+    2,
+    3,
+    entailed="z3",
+    laws=("law",),
+    basis=basis_hash(["law"], {"law": LAW}),
+    ranks=4,
 )
 
 
@@ -154,7 +162,7 @@ def test_editing_a_law_drops_the_evidence_of_what_rests_on_it() -> None:
 def test_rules_without_current_evidence_are_left_out_and_the_message_says_how_to_verify(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    law = Evidence("law", rule_hash(EDITED), "proved", 2, 3)
+    law = Evidence("law", rule_hash(EDITED), "proved", 2, 3, ranks=4)
     monkeypatch.setattr(loader, "shipped_sources", lambda: tuple(map(RuleSource.of, (EDITED, FOUND))))
     monkeypatch.setattr(loader, "shipped_evidence", lambda: {"law": law, "found": RECORD})
     loader.rules_with_evidence.cache_clear()
