@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator
+from functools import cache
 from typing import TypeGuard
 
 from eqsat.language.ops import spec
@@ -250,6 +251,7 @@ def _agreed(tree: ast.Call, condition: str) -> Iterator[tuple[str, int]]:
     return ((a.id, _AGREED[condition]) for a in tree.args if isinstance(a, ast.Name))
 
 
+@cache
 def stated_operands(rule: Rule) -> dict[str, tuple[App, int, int]]:
     """The operands that have one rank, by their names: the application that takes one first, its place and the rank.
 

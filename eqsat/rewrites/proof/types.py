@@ -40,6 +40,7 @@ _INTEGERS = _ALIKE[2:4]
 EIGHT_BITS = frozenset({DType.INT8, DType.UINT8})
 
 
+@cache
 def element_types(rule: Rule) -> tuple[str, ...]:
     """The types that stand for all of numbers and truth values: those that a rule names, and one of each kind besides.
 
@@ -67,7 +68,8 @@ def _named(rule: Rule) -> frozenset[str]:
 def _tells_many_apart(rule: Rule) -> bool:
     """True if a rule may tell apart types of one kind that it does not name: by limits, or several by each other."""
     nodes = [node for expression in rule.expressions() for node in ast.walk(expression.tree)]
-    pairs = [node for node in nodes if isinstance(node, ast.Compare) and all(map(_is_type(rule), _sides(node)))]
+    is_type = _is_type(rule)
+    pairs = [node for node in nodes if isinstance(node, ast.Compare) and all(map(is_type, _sides(node)))]
     return len(pairs) > 1 or any(isinstance(n, ast.Name) and n.id == "representable" for n in nodes)
 
 
@@ -104,12 +106,14 @@ def refuse_inspected(rule: Rule) -> None:
             raise NotParametric("an element type that is looked into")
 
 
+@cache
 def widest_limits(rule: Rule) -> dict[str, tuple[int, int]]:
     """The limits of all types that each type of integers stands for."""
     kinds = [kind for kind in element_types(rule) if DType.of(kind).is_integer]
     return {kind: whole_limits(rule, kind, narrowest=False) for kind in kinds}
 
 
+@cache
 def told_apart(rule: Rule) -> tuple[str, ...]:
     """The types of floats that a rule may tell apart: by what it says of types, or where two types may meet."""
     apps = [app for side in (rule.roots, rule.right) for root in side for app in applications(root)]
@@ -203,6 +207,7 @@ def whole_limits(rule: Rule, kind: str, *, narrowest: bool) -> tuple[int, int]:
     return (max(least), min(most)) if narrowest else (min(least), max(most))
 
 
+@cache
 def tells_integers(rule: Rule) -> bool:
     """True if a rule asks for element types, or names one of integers."""
     asks = any(name == "dtype" for one in rule.expressions() for name, _ in calls(one.tree))

@@ -19,17 +19,11 @@ from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.axes.claims import along, keeps_inside, works_along_axes
 from eqsat.rewrites.proof.axes.rules import AXIS_WISE, works_axis_by_axis
 from eqsat.rewrites.proof.sizes import prove_paths, prove_sizes
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
+from tests.support.candidates import parsed as rule
 
 SLICES = "slice(slice(x, **s), **t) => slice(x, **after(x, s, t))"
 PAD = "pad(x, pads=p, mode='constant', value=0.0)"
 N, P, K = map(Sym.named, ("n", "p", "k"))
-
-
-def rule(text: str) -> Rule:
-    (one,) = parse_rules(f"asked: {text}", origin="candidate")
-    return one
 
 
 @pytest.mark.parametrize(

@@ -11,14 +11,7 @@ from eqsat.rewrites.proof.opaque.ranks import own_ranks
 from eqsat.rewrites.proof.opaque.recurrent import sees_products
 from eqsat.rewrites.proof.opaque.signatures import has_ranks_of_form, keeps_shape, refuses_several_types
 from eqsat.rewrites.proof.sizes import prove_sizes
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
-
-
-def parsed(text: str) -> Rule:
-    (rule,) = parse_rules(f"asked: {text}", origin="candidate")
-    return rule
-
+from tests.support.candidates import parsed
 
 #: True rules, and the rank up to which they are proved for every size; None for every rank.
 TRUE = {

@@ -15,15 +15,8 @@ from eqsat.rewrites.instances.ranks import raised
 from eqsat.rewrites.proof.ranks import sufficient_rank
 from eqsat.rewrites.proof.sizes import prove_sizes
 from eqsat.rewrites.rules.loader import shipped_evidence, shipped_rules
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import outputs, right_terms, typed_left
-
-
-def parsed(text: str) -> Rule:
-    (rule,) = parse_rules(f"asked: {text}", origin="candidate")
-    return rule
-
+from tests.support.candidates import parsed
 
 #: Rules with the rank that suffices: axes that are named, one of each class, and one in which the sides may differ.
 BOUNDS = {

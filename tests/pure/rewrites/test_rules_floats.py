@@ -4,13 +4,7 @@ import pytest
 
 from eqsat.rewrites.proof.floats import has_equal_bits, numbers_of
 from eqsat.rewrites.rules.loader import shipped_evidence
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
-
-
-def parsed(text: str) -> Rule:
-    (rule,) = parse_rules(f"asked: {text}", origin="candidate")
-    return rule
+from tests.support.candidates import parsed
 
 
 def test_evidence_says_of_which_numbers_each_shipped_rule_is_true() -> None:

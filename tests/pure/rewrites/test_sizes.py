@@ -11,17 +11,11 @@ from eqsat.rewrites.proof.ranks import sufficient_rank
 from eqsat.rewrites.proof.sizes import prove_paths, prove_sizes
 from eqsat.rewrites.proof.types import parts_types
 from eqsat.rewrites.rules.evidence import Evidence
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
+from tests.support.candidates import parsed as rule
 
 #: False in floating point alone, or of infinities, which proofs over the reals do not speak of: checks on instances do.
 ONLY_IN_FLOATS = {"divided-and-multiplied", "through-half", "not-less", "softmax-of-one", "times-zeros"}
 QUESTIONS = 600
-
-
-def rule(text: str) -> Rule:
-    (one,) = parse_rules(f"asked: {text}", origin="candidate")
-    return one
 
 
 @pytest.mark.parametrize(

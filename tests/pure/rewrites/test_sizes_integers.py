@@ -11,8 +11,7 @@ from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.integers.parameters import highest_parameter_rank, partner
 from eqsat.rewrites.proof.integers.wrapping import holds_what_fits, keeps_zeros
 from eqsat.rewrites.proof.sizes import prove_paths
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
+from tests.support.candidates import parsed as rule
 
 BYTES = "dtype(x) in ('int8', 'uint8'), dtype(w) in ('int8', 'uint8')"
 PRODUCT = "cast(matmul_integer(x, w, a), to='float32') => (cast(x, to='float32') - cast(a, to='float32')) @ {}"
@@ -23,11 +22,6 @@ AGAIN = (
 )
 LEAST = "relu(dequantize_linear(q, s, z, axis=j, block=0)) => dequantize_linear(q, s, z, axis=j, block=0) if "
 EYES = "eye(n=n, dtype=d)"
-
-
-def rule(text: str) -> Rule:
-    (one,) = parse_rules(f"asked: {text}", origin="candidate")
-    return one
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,13 @@
 """False rules near to what proofs know of windows, types and constants: none is proved."""
 
+import numpy as np
 import pytest
 
+from eqsat.language.terms import DType, TensorType
+from eqsat.rewrites.conditions.functions import FUNCTIONS
+from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.proof.sizes import prove_sizes
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
-
-
-def parsed(text: str) -> Rule:
-    (rule,) = parse_rules(f"asked: {text}", origin="candidate")
-    return rule
-
+from tests.support.candidates import parsed
 
 POOLED = "slice(max_pool(log(x), **a), axes=(2,), starts=(0,), ends=(1,), steps=(1,))"
 AVERAGED = "slice(avg_pool(x, **a), axes=(2,), starts=(0,), ends=(1,), steps=(1,))"
@@ -54,8 +51,19 @@ def test_false_rules_are_not_proved(text: str) -> None:
     assert not prove_sizes(parsed(text), 300).is_proved
 
 
-def test_constants_that_are_0_round_to_no_other_number() -> None:
-    from eqsat.rewrites.proof.check import check
-
-    assert check(parsed("x * c => x * c * (c / c) if rounds(c, 1e-50), spans(x, c)")).verdict != "refuted"
-    assert check(parsed("x * c => x * 3 if rounds(c, 3), spans(x, c), wide(x)")).verdict != "refuted"
+@pytest.mark.parametrize(
+    ("number", "dtype", "said", "is_so"),
+    [
+        (np.sqrt(2), np.float32, 2**0.5, True),
+        (np.sqrt(2), np.float16, 2**0.5, True),
+        (np.nextafter(np.float32(3), np.float32(4)), np.float32, 3, True),  # as neighbours round
+        (3.001, np.float32, 3, False),
+        (0.0, np.float32, 1e-50, False),  # nothing that is divided by is taken for 0
+        (0.0, np.float16, 1e-8, False),
+        (0.0, np.float32, 0, True),
+    ],
+)
+def test_constants_round_to_numbers_and_to_no_other(number: float, dtype: type, said: float, is_so: bool) -> None:
+    array = np.full((2, 3), number, dtype)
+    constant = Drawn("c", TensorType(DType.of(array.dtype), array.shape), constant=True, array=array)
+    assert bool(FUNCTIONS["rounds"](constant, said)) is is_so

@@ -6,14 +6,7 @@ import pytest
 from eqsat.language.parametric.standins import with_stand_ins
 from eqsat.rewrites.proof.ranks import stated_operands
 from eqsat.rewrites.proof.sizes import prove_sizes
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
-
-
-def parsed(text: str) -> Rule:
-    (rule,) = parse_rules(f"asked: {text}", origin="candidate")
-    return rule
-
+from tests.support.candidates import parsed
 
 FLAT = (
     "softmax(q @ transpose(k, perm=(0, 2, 1)) * c, axis=2) @ v => reshape(attention("

@@ -5,8 +5,7 @@ import pytest
 from eqsat.language.ops import spec
 from eqsat.rewrites.proof.opaque.windows import has_usual
 from eqsat.rewrites.proof.sizes import prove_sizes
-from eqsat.rewrites.rules.parser import parse_rules
-from eqsat.rewrites.rules.rule import Rule
+from tests.support.candidates import parsed
 
 _SINGLE = "all(k == 1 for k in shape(w)[2:])"
 _BATCH_NORM = (
@@ -17,11 +16,6 @@ _BATCH_NORM = (
     " strides=(), pads={pads}, dilations=(), group=1, activation='none')"
     " if rank(x) == 3, is_nonnegative(v), e > 0, wide(x)"
 )
-
-
-def parsed(text: str) -> Rule:
-    (rule,) = parse_rules(f"asked: {text}", origin="candidate")
-    return rule
 
 
 #: True rules, and the rank up to which they are proved for every size at least.

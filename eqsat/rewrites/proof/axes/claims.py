@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration import InferRule, OpSpec
 from eqsat.language.declaration.spec import Reference
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, DType, Shape, TensorType
-from eqsat.rewrites.proof.naturality.claims import holds_on_samples
-from eqsat.rewrites.rules.term import outputs
+from eqsat.rewrites.proof.naturality.claims import computed_in_floats, holds_on_samples
 
 #: The attribute that is a number for elements which are none of the operand's, and that which says where else to look.
 FILLER, MODE, FILLED = "value", "mode", "constant"
@@ -70,13 +68,13 @@ def _seen_along_axes(name: str, _reference: Reference, _infer: InferRule) -> boo
     def holds(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
         attributes, (shape,) = declared.complete(drawn), shapes
         sizes = TensorType(DType.FLOAT64, shape).static
-        result = _computed(declared, attributes, np.reshape(np.arange(1.0, np.prod(sizes) + 1), sizes))
+        result = computed_in_floats(declared, attributes, [np.reshape(np.arange(1.0, np.prod(sizes) + 1), sizes)])
         places, filled = [], []
         for axis, dim in enumerate(sizes):
             one = along(attributes, len(sizes), axis)
             if one is None:
                 return False
-            marks = _computed(declared, declared.complete(one), np.arange(1.0, dim + 1))
+            marks = computed_in_floats(declared, declared.complete(one), [np.arange(1.0, dim + 1)])
             filled.append(~np.isin(marks, np.arange(1.0, dim + 1)))
             places.append(np.where(filled[-1], 0, marks - 1).astype(int))
         if result.shape != tuple(map(len, places)):
@@ -101,16 +99,11 @@ def _seen_to_keep_inside(name: str, _reference: Reference, _infer: InferRule) ->
         sizes = TensorType(DType.FLOAT64, shape).static
         given = np.reshape(np.arange(1.0, np.prod(sizes) + 1), sizes)
         one, other = (
-            _computed(declared, Attrs({**attributes, MODE: FILLED, FILLER: filler}), given) for filler in _FILLERS
+            computed_in_floats(declared, Attrs({**attributes, MODE: FILLED, FILLER: filler}), [given])
+            for filler in _FILLERS
         )
         inside = one == other
-        result = _computed(declared, attributes, given)
+        result = computed_in_floats(declared, attributes, [given])
         return bool(result.shape == one.shape and (result == one)[inside].all() and (one == _FILLERS[0])[~inside].all())
 
     return holds_on_samples(spec(name), f"keeps inside {name}", holds)
-
-
-def _computed(declared: OpSpec, attributes: Attrs, given: Any) -> Any:
-    types = [TensorType(DType.FLOAT64, given.shape)]
-    results = declared.result_types(types, attributes)
-    return np.asarray(outputs(Floats(wide=True), declared.name, attributes, [given], list(types), results)[0])

@@ -21,6 +21,8 @@ from eqsat.rewrites.rules.term import outputs
 
 #: How many samples of an operator are looked at, and the element types that it has to take.
 _SAMPLES = 40
+#: How far apart results in float64 may be.
+_NEAR = 1e-8
 _TYPES = (DType.FLOAT32, DType.FLOAT64, DType.INT64, DType.BOOL)
 #: The shapes of two operands that tell how an operator broadcasts them.
 _SHAPES: tuple[tuple[Shape, Shape], ...] = (
@@ -235,6 +237,18 @@ def holds_on_samples(declared: OpSpec, seed: str, holds: Claim) -> bool:
             return False
         seen += 1
     return seen > _SAMPLES // 2
+
+
+def computed_in_floats(declared: OpSpec, attributes: Attrs, arrays: Sequence[Any]) -> Any:
+    """The first result of an operator in float64."""
+    types = [TensorType(DType.FLOAT64, array.shape) for array in arrays]
+    results = declared.result_types(types, attributes)
+    return np.asarray(outputs(Floats(wide=True), declared.name, attributes, arrays, list(types), results)[0])
+
+
+def are_near(one: Any, other: Any) -> bool:
+    """True if two results in float64 have one shape, and elements as near as rounding leaves them."""
+    return bool(np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=_NEAR, atol=_NEAR))
 
 
 def _copies_sample(declared: OpSpec, shapes: Sequence[Shape], attributes: Attrs, rng: Random) -> bool:

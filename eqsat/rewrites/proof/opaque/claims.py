@@ -10,12 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration import InferRule, OpSpec
 from eqsat.language.declaration.spec import Reference
 from eqsat.language.ops import spec
 from eqsat.language.terms import Attrs, DType, Shape, TensorType
-from eqsat.rewrites.proof.naturality.claims import ACTIVATION, NO_ACTIVATION, holds_on_samples
+from eqsat.rewrites.proof.naturality.claims import (
+    ACTIVATION,
+    NO_ACTIVATION,
+    are_near,
+    computed_in_floats,
+    holds_on_samples,
+)
 from eqsat.rewrites.proof.opaque.layout import OperatorAxes, is_opaque, layout, sizes_of
 from eqsat.rewrites.proof.opaque.signatures import (
     dims_of,
@@ -25,10 +30,7 @@ from eqsat.rewrites.proof.opaque.signatures import (
     takes,
     takes_several_types,
 )
-from eqsat.rewrites.rules.term import outputs
 
-#: How far apart results in float64 may be.
-_NEAR = 1e-8
 #: How many samples with operands are looked at that no term of a form is of.
 _TRIES = 10
 
@@ -85,7 +87,7 @@ def _reads_its_places(sample: _Sample, values: Any, rng: Random) -> bool:
                     array = np.where(kept.reshape([-1 if k == axis else 1 for k in range(array.ndim)]), array, other)
             arrays.append(array)
         changed = _Sample(sample.declared, sample.attrs, arrays).result()
-        if not _near(*(sample.taken(one, axes, name, [place]) for one in (changed, whole))):
+        if not are_near(*(sample.taken(one, axes, name, [place]) for one in (changed, whole))):
             return False
     return not sample.layout.summed and _is_linear(sample, values)
 
@@ -104,8 +106,7 @@ class _Sample:
 
     def result(self) -> Any:
         """The result that the reference makes of the operands."""
-        (result,) = self.declared.result_types(self.types, self.attrs)
-        return outputs(Floats(wide=True), self.declared.name, self.attrs, self.arrays, list(self.types), [result])[0]
+        return computed_in_floats(self.declared, self.attrs, self.arrays)
 
     @property
     def names(self) -> dict[str, int]:
@@ -177,7 +178,7 @@ def _is_parallel(sample: _Sample, rng: Random) -> bool:
         if name in sample.layout.summed or not any(name in (a.name, a.group) for a in axes):
             continue
         for places in ([rng.randrange(size)], [*range(size), *range(size)], list(range(size))[::-1]):
-            if not _near(sample.along(name, places).result(), sample.taken(whole, axes, name, places)):
+            if not are_near(sample.along(name, places).result(), sample.taken(whole, axes, name, places)):
                 return False
     return True
 
@@ -191,10 +192,10 @@ def _is_linear(sample: _Sample, values: Any) -> bool:
     whole = sample.result()
     for name in sample.layout.summed:
         parts = [sample.along(name, [place]).result() for place in range(sample.names[name])]
-        if not _near(sum(parts), whole):
+        if not are_near(sum(parts), whole):
             return False
         twice = sample.along(name, [*range(len(parts)), *range(len(parts))])
-        if not _near(twice.result(), 2 * whole):
+        if not are_near(twice.result(), 2 * whole):
             return False
     for place in sample.layout.linear:
         other = values.normal(size=sample.arrays[place].shape)
@@ -203,7 +204,7 @@ def _is_linear(sample: _Sample, values: Any) -> bool:
             for one in (2 * sample.arrays[place] + other, other)
         )
         both = _Sample(sample.declared, plain, added).result()
-        if not _near(both, 2 * whole + _Sample(sample.declared, plain, apart).result()):
+        if not are_near(both, 2 * whole + _Sample(sample.declared, plain, apart).result()):
             return False
     return True
 
@@ -228,7 +229,7 @@ def _is_added(sample: _Sample, values: Any) -> bool:
         dims = [without.shape[axis] for axis in axes]
         added = values.normal(size=dims)
         spread = added.reshape([without.shape[k] if k in axes else 1 for k in range(without.ndim)])
-        if axes != sorted(axes) or not _near(
+        if axes != sorted(axes) or not are_near(
             _Sample(sample.declared, plain, [*sample.arrays, added]).result(), without + spread
         ):
             return False
@@ -241,7 +242,7 @@ def _has_activation_behind(sample: _Sample) -> bool:
         return True
     plain = _Sample(sample.declared, sample.attrs | {ACTIVATION: NO_ACTIVATION}, sample.arrays).result()
     behind = _Sample(sample.declared, sample.attrs | {ACTIVATION: "relu"}, sample.arrays).result()
-    return _near(behind, np.maximum(plain, 0))
+    return are_near(behind, np.maximum(plain, 0))
 
 
 def _is_of_any_axes(sample: _Sample, rng: Random) -> bool:
@@ -256,7 +257,7 @@ def _is_of_any_axes(sample: _Sample, rng: Random) -> bool:
     axes = tuple(perm.index(axis) for axis in order)
     attrs = sample.attrs | {name: axes if isinstance(sample.attrs[name], tuple) else axes[0]}
     turned = _Sample(sample.declared, attrs, [np.transpose(array, perm)])
-    return _near(turned.result(), np.transpose(sample.result(), perm))
+    return are_near(turned.result(), np.transpose(sample.result(), perm))
 
 
 def _refuses_others(sample: _Sample) -> bool:
@@ -276,7 +277,3 @@ def _refuses_others(sample: _Sample) -> bool:
                 if takes(declared, replaced(types, place, types[place].with_shape(tuple(dims))), sample.attrs):
                     return False
     return refuses_ranks(declared, len(types), sample.attrs)
-
-
-def _near(one: Any, other: Any) -> bool:
-    return bool(np.shape(one) == np.shape(other) and np.allclose(one, other, rtol=_NEAR, atol=_NEAR))

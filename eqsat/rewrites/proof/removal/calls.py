@@ -58,9 +58,7 @@ def _without(sorts: Sorts, tree: ast.Call, shape: ast.expr, axis: ast.expr) -> S
 def _without_all(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) -> Sort:
     frame = sorts.dims(sorts.of(shape))
     places = sorts.places(sorts.of(axes), frame)
-    if places.side:
-        raise unknown(tree)
-    if not places.name:
+    if places.side or not places.name:
         raise unknown(tree)
     rest = Frame(fixed=frame.fixed) if frame.fixed is not None else frame.moved(f"without {places.name}")
     return Sort("dims", rest, name="dropped")
@@ -131,9 +129,7 @@ def _identity_perm(sorts: Sorts, tree: ast.Call, rank: ast.expr) -> Sort:
 def _dropped_perm(sorts: Sorts, tree: ast.Call, perm: ast.expr, axes: ast.expr) -> Sort:
     turned = _perm(sorts, perm)
     places = sorts.places(sorts.of(axes), turned.target)
-    if places.side:
-        raise unknown(tree)
-    if not places.name:
+    if places.side or not places.name:
         raise unknown(tree)
     move = f"without {places.name}"
     return Sort("perm", turned.frame.moved(move), turned.target.moved(move))

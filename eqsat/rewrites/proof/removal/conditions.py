@@ -312,14 +312,13 @@ def _is_end_of_perm(one: ast.expr, other: ast.expr, sorts: Sorts) -> bool:
     if sort is None or sort.kind != "perm" or lower is None or lower >= 0 or not isinstance(other, ast.Tuple):
         return False
     sorts.frames.keep_right(sort.target, -lower)
-    offsets = {sorts.of(item).offset for item in other.elts}
-    if offsets == set(range(lower, 0)):
-        sorts.frames.ends[sort.target.moves] = (sort.frame.moves, -lower)
-    for item in other.elts:
-        place = sorts.of(item)
+    places = [sorts.of(item) for item in other.elts]
+    for place in places:
         if place.kind != "rank" or not sorts.frames.is_same(place.frame, sort.target) or place.offset >= 0:
             return False
         sorts.frames.keep_right(sort.frame, -place.offset)
+    if {place.offset for place in places} == set(range(lower, 0)):
+        sorts.frames.ends[sort.target.moves] = (sort.frame.moves, -lower)
     return True
 
 

@@ -44,7 +44,7 @@ class Frames:
     rights: dict[tuple[str, ...], int] = field(default_factory=dict)
     #: Movements that leave the last axes where those that they are given with do, and how many last ones.
     ends: dict[tuple[str, ...], tuple[tuple[str, ...], int]] = field(default_factory=dict)
-    #: RankStatements that one axis is both at a place from the left and, before a movement, at another.
+    #: Statements that one axis is both at a place from the left and, before a movement, at another.
     shared: set[str] = field(default_factory=set)
     #: How many axes conditions ask frames to have at least, and the frames in which windows move.
     asked: set[tuple[Frame, int]] = field(default_factory=set)

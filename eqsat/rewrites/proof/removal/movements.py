@@ -14,15 +14,19 @@ from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort
 from eqsat.rewrites.rules.rule import SPLICE
 
 
+def _bound(patterns: PatternFrames, tree: ast.expr, sort_of: Callable[[str], Sort]) -> Sort:
+    """The sort of an attribute, which a name that stands there first on the left side is bound to."""
+    if isinstance(tree, ast.Name) and tree.id not in patterns.sorts.known and patterns.is_left:
+        patterns.sorts.known[tree.id] = sort_of(tree.id)
+    return patterns.sorts.of(tree)
+
+
 def _transpose(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[Sized]) -> Sized:
     ((frame, keys),) = terms
     expression = app.fields.get("perm")
     if expression is None:
         raise NotRemovable("transpose by a record")
-    tree = expression.tree
-    if isinstance(tree, ast.Name) and tree.id not in patterns.sorts.known and patterns.is_left:
-        patterns.sorts.known[tree.id] = Sort("perm", frame, frame.moved(tree.id), name=tree.id)
-    sort = patterns.sorts.of(tree)
+    sort = _bound(patterns, expression.tree, lambda name: Sort("perm", frame, frame.moved(name), name=name))
     if sort.kind == "tuple" and frame.fixed is not None:
         return frame, keys
     if sort.kind != "perm" or not patterns.frames.is_same(sort.frame, frame):
@@ -75,9 +79,8 @@ def _tile(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[S
     if expression is None or app.record is not None:
         raise NotRemovable("tile by a record")
     tree = expression.tree
-    if isinstance(tree, ast.Name) and tree.id not in patterns.sorts.known and patterns.is_left:
-        patterns.sorts.known[tree.id] = Sort("dims", frame)
-    if not patterns.frames.is_same(patterns.sorts.dims(patterns.sorts.of(tree)), frame):
+    repeats = _bound(patterns, tree, lambda _: Sort("dims", frame))
+    if not patterns.frames.is_same(patterns.sorts.dims(repeats), frame):
         raise NotRemovable("tile of another frame")
     patterns.sliced.add(f"tile {ast.unparse(tree)}")
     patterns.cuts[id(app)] = f"tile {ast.unparse(tree)}"
@@ -99,8 +102,7 @@ def _fill(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[S
     shape = _shape(patterns, app)
     for name, expression in app.fields.items():
         if name != "shape":
-            if patterns.is_left and isinstance(expression.tree, ast.Name):
-                patterns.sorts.known.setdefault(expression.tree.id, NUMBER)
+            _bound(patterns, expression.tree, lambda _: NUMBER)
             patterns.sorts.number(expression.tree)
     return shape
 
@@ -111,12 +113,7 @@ def _shape(patterns: PatternFrames, app: App) -> Sized:
     if expression is None or app.record is not None:
         raise NotRemovable(f"{app.op} by a record")
     tree = expression.tree
-    if isinstance(tree, ast.Name) and tree.id not in patterns.sorts.known:
-        if not patterns.is_left:
-            raise NotRemovable(tree.id)
-        frame = patterns.frame_of(f"len {tree.id}")
-        patterns.sorts.known[tree.id] = Sort("dims", frame)
-    frame = patterns.sorts.dims(patterns.sorts.of(tree))
+    frame = patterns.sorts.dims(_bound(patterns, tree, lambda name: Sort("dims", patterns.frame_of(f"len {name}"))))
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     operands = {patterns.members.get(name, name) for name in names} - patterns.said.thin
     return frame, frozenset() if frame.fixed is not None else frozenset(operands & patterns.sized_names)
