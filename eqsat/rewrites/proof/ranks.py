@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from functools import cache
 from typing import TypeGuard
 
+from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.terms import Expression
 from eqsat.language.terms.pattern import ABSENT, App, Pattern, Siblings, Spread, Var
@@ -16,8 +17,10 @@ from eqsat.rewrites.proof.axes.rules import works_axis_by_axis
 from eqsat.rewrites.proof.naturality.claims import keeps_rank
 from eqsat.rewrites.proof.opaque.ranks import has_other_rank, own_ranks
 from eqsat.rewrites.proof.removal.bound import bound_by_removal
+from eqsat.rewrites.proof.removal.fills import bound_of_fill
 from eqsat.rewrites.proof.removal.frames import NotRemovable
 from eqsat.rewrites.proof.removal.reshapes import bound_beside_reshape
+from eqsat.rewrites.proof.removal.statements import OF_ONE_RANK, part_length
 from eqsat.rewrites.rules.rule import Rule, applications
 
 #: The rank up to which rules of single elements are looked at: along each axis operands have one element or as many as
@@ -47,8 +50,6 @@ _ALONG_EACH_AXIS = frozenset(
 #: The ranks that conditions ask of all their operands, and the most that `mask_spans` asks of masks.
 _AGREED = {"heads_agree": 4, "stacks_agree": 3}
 _HEADS = 4
-#: That of a matrix.
-_MATRIX = 2
 #: Functions that ask nothing of axes or elements, so that any statement of them is one of the whole.
 _OF_NO_AXES = frozenset({"dtype", "number", "representable"})
 
@@ -69,9 +70,9 @@ def sufficient_rank(rule: Rule, opaque: frozenset[str] = frozenset()) -> int | N
     names = rule.tensors | rule.tensor_groups | lengths
     if names <= ranks.keys():
         return max(ranks.values(), default=0)
-    beside = bound_beside_reshape(rule)
-    if beside is not None:
-        return beside
+    for known in (bound_beside_reshape(rule), bound_of_fill(rule)):
+        if known is not None:
+            return known
     try:
         return bound_by_removal(rule, ranks, names, opaque)
     except NotRemovable:
@@ -183,6 +184,9 @@ def open_lengths(rule: Rule) -> list[tuple[str, str]]:
                 found.append((field.tree.id, attribute))
             elif field is None and attribute in spec(app.op).attrs and app.record is not None:
                 found.append((app.record, attribute))
+        kernel = app.fields.get("kernel")
+        if not app.operands and isinstance(kernel, Expression) and isinstance(kernel.tree, ast.Name):
+            found.append((kernel.tree.id, "shape"))  # of what is made of it alone
     return found
 
 
@@ -190,6 +194,11 @@ def _said_by(app: App) -> Iterator[tuple[str, int]]:
     for operand, rank in zip(app.operands, own_ranks(spec(app.op)), strict=False):
         if rank is not None:
             yield from ((name, rank) for name in _of_no_more_axes(operand))
+    space = _counted_space(app)
+    if space is not None:
+        for operand, rank in zip(app.operands, _ranks_of_windows(spec(app.op), space), strict=False):
+            if rank is not None:
+                yield from ((name, rank) for name in _of_no_more_axes(operand))
     perm = app.fields.get("perm")
     first = app.operands[0] if app.operands else ABSENT
     if isinstance(first, Var):
@@ -197,6 +206,22 @@ def _said_by(app: App) -> Iterator[tuple[str, int]]:
             yield first.name, len(perm.tree.elts)
         elif isinstance(perm, tuple):
             yield first.name, len(perm)
+
+
+def _counted_space(app: App) -> int | None:
+    """The axes along which windows move, where an attribute is written with a number for each of them."""
+    for name in ("kernel", "strides", "dilations"):
+        field = app.fields.get(name)
+        if spec(app.op).windowed and isinstance(field, Expression) and _is_counted(field.tree) and field.tree.elts:
+            return len(field.tree.elts)
+    return None
+
+
+def _ranks_of_windows(declared: OpSpec, space: int) -> Iterator[int | None]:
+    """The ranks of operands with so many axes of space: None of one that has none of these."""
+    terms = () if declared.form is None else declared.form.terms
+    for term in terms:
+        yield term.fixed + space if term.open and not term.broadcasts else None
 
 
 def _of_no_more_axes(operand: Pattern | Spread) -> Iterator[str]:
@@ -236,8 +261,8 @@ def _said_by_condition(tree: ast.expr, known: dict[str, int]) -> Iterator[tuple[
                 yield name, max(numbers)
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in _AGREED:
         yield from _agreed(tree, tree.func.id)
-    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "is_eye":
-        yield from ((a.id, _MATRIX) for a in tree.args if isinstance(a, ast.Name))
+    elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in OF_ONE_RANK:
+        yield from ((a.id, OF_ONE_RANK[tree.func.id]) for a in tree.args[:1] if isinstance(a, ast.Name))
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "mask_spans":
         yield from ((a.id, _HEADS) for a in tree.args[2:] if isinstance(a, ast.Name))
     elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id == "same_shape":
@@ -313,6 +338,20 @@ def _bound(
         yield name, known[other]
     elif shaped is not None and is_equation and _is_counted(by):
         yield shaped, len(by.elts)
+    elif is_equation and _is_counted(by) and by.elts:
+        yield from _bound_by_part(asked, len(by.elts))
+
+
+def _bound_by_part(asked: ast.expr, count: int) -> Iterator[tuple[str, int]]:
+    """The ranks of an operand whose shape without some first, or last, sizes has so many, or of such an attribute."""
+    if isinstance(asked, ast.Name):
+        yield f"len {asked.id}", count
+    if not isinstance(asked, ast.Subscript) or not isinstance(asked.slice, ast.Slice):
+        return
+    name = _asked(asked.value, "shape")
+    left_out = part_length(asked.slice)
+    if name is not None and left_out is not None:
+        yield name, count + left_out
 
 
 def _asked(tree: ast.expr, function: str) -> str | None:

@@ -47,6 +47,8 @@ from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, 
 _TYPES_DIFFER = "element types differ"
 #: How often Z3 is asked for the proof of a rule, and the rank that is the highest to try.
 QUESTIONS, HIGHEST = 1_500, 4
+#: The highest rank to try where it suffices.
+_FURTHEST = 6
 #: How many times as many questions a rule has with one more axis, at most, where it did not grow by less before: where
 #: no budget lasts for them they are not begun.
 _GROWTH = 8
@@ -142,11 +144,12 @@ def prove_paths(
     """
     enough = sufficient_rank(rule, opaque)
     found = SizesProof(-1, 0, open="the left side matches at no rank that was tried")
-    if (enough is not None and enough <= highest) or opaque:
+    last_rank = max(highest, enough) if enough is not None and highest >= HIGHEST and enough <= _FURTHEST else highest
+    if (enough is not None and enough <= last_rank) or opaque:
         questions = max(questions, min(_MORE * questions, _MORE * QUESTIONS))
     count = 0
     with SolverBudget(questions) as asked:
-        for rank in range(highest + 1):
+        for rank in range(last_rank + 1):
             before = asked.count
             one = _proved_up_to(rule, rank, opaque)
             if not one.is_proved:
@@ -157,7 +160,7 @@ def prove_paths(
                 return replace(one, every_rank=True)
             left, last, count = questions - asked.count, count, asked.count - before
             growth = min(count / last, _GROWTH) if last else _GROWTH
-            if found.matches and left < growth * count and rank < highest:
+            if found.matches and left < growth * count and rank < last_rank:
                 return replace(found, open=f"more than {questions} questions to Z3 at rank {rank + 1}")
     return found
 

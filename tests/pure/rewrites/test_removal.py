@@ -5,14 +5,18 @@ import random
 import numpy as np
 import pytest
 
+from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import DType, TensorType
+from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.instances.directed import DirectedSearch
+from eqsat.rewrites.instances.elements import Drawn
 from eqsat.rewrites.instances.instance import Sampler, evaluated, operands
 from eqsat.rewrites.instances.ranks import raised
 from eqsat.rewrites.proof.ranks import sufficient_rank
+from eqsat.rewrites.proof.removal.statements import OF_ONE_RANK
 from eqsat.rewrites.proof.sizes import prove_sizes
 from eqsat.rewrites.rules.loader import shipped_evidence, shipped_rules
 from eqsat.rewrites.rules.term import outputs, right_terms, typed_left
@@ -36,6 +40,13 @@ BOUNDS = {
     " => reduce_max(x, axes=union(a, b), keepdims=True)": 4,
     # The last two of a matrix.
     "x @ w => w @ x if rank(x) >= 2, rank(w) >= 2": 3,
+    # A vector, or at least a matrix.
+    "x @ w => w @ x": 3,
+    "x @ w => reduce_sum(x * w, axes=(rank(x) - 1,), keepdims=False) if rank(w) == 1, dim(x, -1) == dim(w, 0)": 3,
+    "x @ c => x if is_eye(c), finite(x)": 3,
+    # An axis that is named, in place of which there are others.
+    "gather(transpose(x, perm=p), i, axis=k) => gather(x, i, axis=p[k]) if rank(i) == 1": 2,
+    "relu(gather(x, i, axis=k)) => gather(relu(x), i, axis=k)": 2,
     # Conditions keep as many as they ask for.
     "relu(x) => x if rank(x) >= 6": 7,
     "relu(x) => x if 6 <= rank(x)": 7,
@@ -56,7 +67,7 @@ UNBOUNDED = (
     "relu(x) + y => y + x if rank(x) > rank(y) + 3",
     "relu(x) + y => y + x if rank(x) - rank(y) > 3",
     "relu(x) => x if prod(shape(x)) == 32",
-    "relu(x) => x if shape(x)[3:] == (1, 1)",
+    "relu(x) => x if shape(x)[-3:] == (1, 1)",
     "relu(x) => x if not same_shape(x, x)",
     "reduce_sum(x, axes=a, keepdims=True) => x if prod(dim(x, i) + 1 for i in a) > 30",
     "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if all(dim(x, i) < 9 for i in a)",
@@ -73,8 +84,29 @@ UNBOUNDED = (
     # One of two operands may have the axes alone.
     "reduce_sum(x * y, axes=a, keepdims=True) => reduce_sum(x, axes=a, keepdims=True) * y"
     " if all(off_axis(y, i, rank(mul(x, y))) for i in a)",
-    # A matrix may be a vector, whose product has an axis less.
-    "x @ w => w @ x",
+    # Products of vectors are not aligned with what has all axes.
+    "x @ w + w => w + x @ w if rank(x) == 1",
+    "x @ w => reduce_sum(x * w, axes=(1,), keepdims=False) if rank(w) == 1",
+    "reduce_sum(x, axes=a, keepdims=False) @ w => -(reduce_sum(x, axes=a, keepdims=False) @ w)"
+    " if rank(x) >= 2, rank(w) == 2",
+    # Sums over axes of what is gathered, of which some are of the indices.
+    "reduce_sum(gather(x, i, axis=k), axes=a, keepdims=True)"
+    " => reduce_max(gather(x, i, axis=k), axes=a, keepdims=True)",
+    "softmax(gather(x, i, axis=k), axis=j) => gather(softmax(x, axis=j), i, axis=k)",
+    # Statements of which one holds, and not of numbers.
+    "relu(x) + y => x + y if same_shape(x, y) or rank(x) > 5",
+    "relu(x) => x if not (rank(x) < 6 or rank(x) == 7)",
+    # Numbers before ones, where there may be no axis for them.
+    "x * reshape(g, shape=(dim(x, 0),) + ones(rank(x) - 2)) => x if rank(g) == 1",
+    # An element type, a number or a shape that is another at high ranks.
+    "transpose(fill(shape=s, value=v, dtype=d), **a)"
+    " => fill(shape=shape(transpose(fill(shape=s, value=v, dtype=d), **a)), value=v, dtype=d if len(s) < 6 else 'int64')",
+    "transpose(fill(shape=s, value=0.0, dtype=d), **a) => fill(shape=shape(transpose(fill(shape=s, value=0.0, dtype=d),"
+    " **a)), value=max(len(s) - 6, 0) / 1, dtype=d)",
+    "reshape(fill(shape=s, value=v, dtype=d), shape=t) => fill(shape=shape(reshape(fill(shape=s, value=v, dtype=d),"
+    " shape=s)), value=v, dtype=d)",
+    "avg_pool(fill(shape=s, value=1.0, dtype=d), **a) => fill(shape=shape(avg_pool(fill(shape=s, value=1.0, dtype=d),"
+    " **a)), value=1.0, dtype=d)",
     # A window's attributes have a number for each axis along which it moves.
     "conv(x, w, **a) => relu(conv(x, w, **a)) if all(s == 1 for s in a.strides)",
     "conv(x, w, **a) => relu(conv(x, w, **a)) if a.strides == (1, 1, 1, 1)",
@@ -131,7 +163,45 @@ FALSE_FROM = {
     " == 1024, without(shape(x), p[0]) == without(shape(x), p[1]), p[0] == 0, p[1] == rank(x) - 1, dim(x, 0) == 2": 10,
     "conv(relu(x), w, strides=(1, 1, 1, 1)) => conv(x, w, strides=(1, 1, 1, 1))": 6,
     # A vector beside one that may be a number.
-    "((x + y) @ w) * z => (x + y) @ (w * z) if rank(y) <= 2, rank(w) >= 2, rank(z) == 0": 5,
+    "((x + y) @ w) * z => (x + y) @ (w * relu(z)) if rank(y) <= 2, rank(w) >= 2, rank(z) == 0, rank(x) >= 5": 5,
+    # Products of a vector have an axis less.
+    "x @ w => relu(x @ w) if rank(x) == 1, rank(w) >= 5": 5,
+    "x @ w => relu(x @ w) if rank(matmul(x, w)) >= 5, rank(x) == 1": 6,
+    "x @ w => relu(x @ w) if rank(matmul(x, w)) >= 5, rank(w) == 1": 6,
+    "x @ w => relu(x @ w) if len(shape(matmul(x, w))) >= 5": 5,
+    "(x @ w) * y => (x @ w) * relu(y) if rank(x) == 1, rank(w) >= 5, rank(y) == 1": 5,
+    "reduce_sum(x * w, axes=(rank(x) - 1,), keepdims=False) => x @ relu(w) if rank(w) == 1, rank(x) >= 5,"
+    " dim(x, -1) == dim(w, 0)": 5,
+    "reduce_sum(x, axes=(-1,), keepdims=False) => reduce_max(x, axes=(-1,), keepdims=False) if rank(x) >= 6": 6,
+    "reduce_sum(x, axes=(-1,), keepdims=False) * y => reduce_max(x, axes=(-1,), keepdims=False) * y"
+    " if rank(y) == 6, dim(y, 0) == 2, dim(y, 5) == 1, rank(x) >= 2": 6,
+    "x @ w => reduce_max(x * w, axes=(rank(x) - 1,), keepdims=False) if rank(w) == 1, shape(x)[:-1] == (2, 2, 2, 2)": 5,
+    # One of several statements about ranks.
+    "relu(x) => x if rank(x) >= 6 or rank(x) == 9": 6,
+    "relu(x) => x if rank(x) == 7 or rank(x) == 9": 7,
+    # Axes that one operand has alone, or along which it has more elements.
+    "relu(x) + c => x + c if not spans(x, c), not spans(c, x)": 2,
+    "relu(x) + c => x + c if not spans(x, c), rank(x) >= 4, rank(c) == 1": 4,
+    "softmax(x, axis=k) + c => softmax(x, axis=k) - c if not spans(x, c), k == 4": 5,
+    # So many axes, one of which is named.
+    "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if len(a) == 3, a[0] == 2": 5,
+    "reduce_sum(x, axes=a, keepdims=True) => softmax(x, axis=a[3]) if len(a) == 5": 5,
+    # Indices have axes of their own.
+    "gather(x, i, axis=k) => -gather(x, i, axis=k) if rank(i) >= 5": 5,
+    "gather(x, i, axis=k) => -gather(x, i, axis=k) if rank(i) == 1, rank(x) >= 6": 6,
+    "gather(relu(x), i, axis=k) => gather(x, i, axis=k) if rank(i) == 3, rank(x) >= 6, k == 5": 6,
+    "gather(x, i, axis=k) => slice(x, **cut(k, first(i), last(i) + 1)) if is_progression(i), k >= 4": 5,
+    # A shape of ones that has an axis less.
+    "relu(x) * reshape(g, shape=(dim(x, 1),) + ones(rank(x) - 2)) => x * reshape(g, shape=(dim(x, 1),)"
+    " + ones(rank(x) - 2)) if rank(g) == 1, rank(x) >= 5": 5,
+    # A shape of which a part has so many sizes, and windows with so many strides.
+    "relu(x) => x if shape(x)[3:] == (1, 1)": 5,
+    "relu(x) => x if shape(x)[:-3] == (1, 1)": 5,
+    "conv(relu(x), w, **a) => conv(x, w, **a) if shape(w)[2:] == (1, 1, 1, 1)": 6,
+    "expand(relu(x), shape=s) => expand(x, shape=s) if s == (2, 2, 2, 2, 2)": 5,
+    "conv(relu(x), w, dilations=(1, 1, 1)) => conv(x, w, dilations=(1, 1, 1))": 5,
+    # What is made of a number of axes alone.
+    "conv(x, identity_kernel(channels=c, kernel=k), **a) => relu(x) if len(k) == 5": 7,
 }
 
 
@@ -230,3 +300,40 @@ def test_shipped_rules_of_every_rank_hold_at_ranks_where_no_proof_looked() -> No
                 assert np.allclose(one, other, rtol=1e-6, atol=1e-6, equal_nan=True), rule.name
             seen += max(one.type.rank for one in operands(bindings)) > sufficient_rank(rule)
     assert seen > 20
+
+
+@pytest.mark.parametrize(("name", "rank"), OF_ONE_RANK.items())
+def test_constants_of_which_a_condition_holds_have_one_rank(name: str, rank: int) -> None:
+    more = (0,) if name == "is_selection" else ()
+    vector, matrices = (
+        np.arange(3),
+        (np.eye(3), np.tril(np.ones((3, 3))), np.eye(3) + 1, np.kron(np.eye(2), np.ones((2, 2)))),
+    )
+    holds = set()
+    for array in (vector, *matrices):
+        for shape in (array.shape, (1, *array.shape), (*array.shape, 1), array.shape[1:], (*array.shape, 1, 1)):
+            one = np.resize(array, shape)
+            dtype = DType.INT64 if rank == 1 else DType.FLOAT64
+            drawn = Drawn("c", TensorType(dtype, one.shape), constant=True, array=one.astype(dtype.numpy))
+            if FUNCTIONS[name](drawn, *more) is True:
+                holds.add(one.ndim)
+    assert holds == {rank}
+
+
+@pytest.mark.parametrize("attribute", ["kernel", "strides", "dilations"])
+def test_windows_have_as_many_strides_as_axes_of_space(attribute: str) -> None:
+    declared = [one for one in OPS.values() if one.windowed and one.form and attribute in one.attrs]
+    assert declared
+    for one in declared:
+        for rank in range(1, 6):
+            types = [
+                TensorType(DType.FLOAT32, (2, 2, 4, 4, 4)[:rank]),
+                TensorType(DType.FLOAT32, (2, 2, 1, 1, 1)[:rank]),
+            ]
+            attrs = {"kernel": (1,) * max(rank - 2, 0)} if "kernel" in one.attrs else {}
+            complete = one.complete({**attrs, attribute: (1, 1)})
+            try:
+                one.result_types(types[: one.min_operands], complete)
+            except ShapeError:
+                continue
+            assert rank == 4, one.name

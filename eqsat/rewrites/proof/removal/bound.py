@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eqsat.language.terms.pattern import ABSENT, Pattern, Spread, Var
+from eqsat.rewrites.proof.removal.cases import RankCase, rank_cases
 from eqsat.rewrites.proof.removal.conditions import Conditions
-from eqsat.rewrites.proof.removal.frames import NotRemovable
+from eqsat.rewrites.proof.removal.frames import NotRemovable, Untyped
 from eqsat.rewrites.proof.removal.movements import MOVEMENTS
 from eqsat.rewrites.proof.removal.patterns import PatternFrames
 from eqsat.rewrites.rules.rule import Rule
@@ -21,13 +22,30 @@ def bound_by_removal(rule: Rule, ranks: Mapping[str, int], names: frozenset[str]
     Axes along which every operator takes each place by itself are lost by taking one place; two that operators treat
     alike, as sums over both, are taken for one. `names` are operands, sequences of such, and shapes that are as long as
     they like, `ranks` the most axes that some of them may have, `opaque` the operators that a proof does not look into.
+
+    Where an operand of a product may be a vector, this is looked at by itself: each instance is of one such case.
     """
     if rule.parts or rule.attr_groups:
         raise NotRemovable("several parts, or records, of one operator")
+    bounds = [0]
+    for case in rank_cases(rule, ranks, names):
+        bounds.append(_bound_of_case(rule, {**ranks, **case.exact}, names, opaque, case))
+    return max(bounds)
+
+
+def _bound_of_case(
+    rule: Rule, ranks: Mapping[str, int], names: frozenset[str], opaque: frozenset[str], case: RankCase
+) -> int:
+    if names <= ranks.keys():
+        return max(ranks.values(), default=0)
     patterns = PatternFrames(rule, ranks, names, opaque, MOVEMENTS)
+    patterns.frames.below |= case.statements
     conditions = Conditions(rule, patterns.frames, patterns.said)
-    for root in rule.roots:
-        patterns.term(root)
+    try:
+        for root in rule.roots:
+            patterns.term(root)
+    except Untyped:
+        return 0  # no instance is of this case
     conditions.check(patterns.sorts)
     patterns.is_left = False
     for side in rule.right:

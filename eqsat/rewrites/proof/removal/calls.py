@@ -167,6 +167,18 @@ def _axes_to(sorts: Sorts, tree: ast.Call, record: ast.expr, perm: ast.expr) -> 
     return replace(sort, frame=turned.frame)
 
 
+def _cut(sorts: Sorts, tree: ast.Call, axis: ast.expr, start: ast.expr, end: ast.expr) -> Sort:
+    place = sorts.of(axis)
+    if place.kind == "rank":
+        place = sorts.place(place, place.frame)
+    if place.kind != "place":
+        raise unknown(tree)
+    sorts.number(start)
+    sorts.number(end)
+    # Along an axis that is kept, so that it says nothing of those that are lost.
+    return Sort("slice", place.frame)
+
+
 def _prod(sorts: Sorts, tree: ast.Call, of: ast.expr) -> Sort:
     sort = sorts.of(of)
     if sort.side != "sizes" or not sort.name:
@@ -214,6 +226,7 @@ CALLS: Mapping[str, Callable[..., Sort]] = MappingProxyType(
         "union": _union,
         "spatial_axes": _spatial_axes,
         "axes_to": _axes_to,
+        "cut": _cut,
         "prod": _prod,
         "tuple": _tuple,
     }

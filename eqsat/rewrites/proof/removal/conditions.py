@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.removal.frames import Frames, NotRemovable
@@ -54,8 +55,22 @@ class Conditions:
             self._check_not(tree.operand, sorts)
         elif isinstance(tree, ast.Compare):
             self._check_compare(tree, sorts)
+        elif isinstance(tree, ast.BoolOp):
+            self._check_some(tree.values, sorts)
         else:
             sorts.number(tree)
+
+    def _check_some(self, parts: Sequence[ast.expr], sorts: Sorts) -> None:
+        """Check that one of some statements holds, each of them of numbers and ranks: that one still does."""
+        for part in parts:
+            if isinstance(part, ast.BoolOp):
+                self._check_some(part.values, sorts)
+            elif isinstance(part, ast.Compare):
+                if not {sorts.of(one).kind for one in (part.left, *part.comparators)} <= {"number", "rank"}:
+                    raise NotRemovable(ast.unparse(part))
+                self._check_compare(part, sorts)
+            else:
+                raise NotRemovable(ast.unparse(part))
 
     def _check_call(self, tree: ast.Call, name: str, sorts: Sorts) -> None:
         if name in _OF_PARTS:
@@ -87,7 +102,7 @@ class Conditions:
         elif name in ("all", "any") and isinstance(tree.args[0], ast.GeneratorExp):
             self._check_each(tree.args[0], name, sorts)
         else:
-            raise NotRemovable(ast.unparse(tree))
+            sorts.number(tree)
 
     def _check_broadcast(self, tree: ast.Call, sorts: Sorts) -> None:
         """Check a statement of several shapes: none of a bounded operand beside one that is not known to be longer."""
@@ -118,6 +133,11 @@ class Conditions:
         called = tree.func.id if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) else ""
         if called in ("constant", "is_all", "is_zero", "is_uniform", "is_positive", "is_nonnegative", "invertible"):
             return  # of elements, which no proof uses
+        if called == "spans" and isinstance(tree, ast.Call):
+            # There is an axis along which the second has more elements, or which it has alone: that one is kept.
+            self._check_broadcast(tree, sorts)
+            self.witnesses += 1
+            return
         sorts.number(tree)
 
     def _check_each(self, tree: ast.GeneratorExp, name: str, sorts: Sorts) -> None:

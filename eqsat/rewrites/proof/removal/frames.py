@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+
+#: The movement that leaves out one axis, counted from the last one as -1, and the one that leaves out the first axis.
+_WITHOUT_END = "without end "
+_WITHOUT_FIRST = "without first"
+
+#: Products of matrices, or of a vector beside others.
+PRODUCTS = frozenset({"matmul"})
 
 
 class NotRemovable(Exception):  # noqa: N818 - nothing is wrong
     """Ends the search for axes that an instance may lose, with what is not known to bear it."""
+
+
+class Untyped(NotRemovable):
+    """Ends the search where operands of such ranks have no product."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +37,33 @@ class Frame:
     def moved(self, move: str) -> Frame:
         """The frame after one more movement."""
         return replace(self, moves=(*self.moves, move)) if self.fixed is None else self
+
+    def without_end(self, place: int) -> Frame:
+        """The frame without one axis, counted from the last one as -1; it has to have so many."""
+        return self._shorter(f"{_WITHOUT_END}{place}")
+
+    def without_first(self, count: int) -> Frame:
+        """The frame without some first axes; it has to have so many."""
+        return self if not count else self._shorter(_WITHOUT_FIRST).without_first(count - 1)
+
+    def _shorter(self, move: str) -> Frame:
+        if self.fixed is None:
+            return self.moved(move)
+        if self.fixed == 0 or not self.exact:
+            raise NotRemovable("an axis less of what may have none")
+        return replace(self, fixed=self.fixed - 1)
+
+    @property
+    def dropped(self) -> int | None:
+        """How many axes movements left out; None where that is not known."""
+        removals = [move for move in self.moves if move.startswith("without ")]
+        known = [move for move in removals if move.startswith(_WITHOUT_END) or move == _WITHOUT_FIRST]
+        return len(known) if known == removals else None
+
+    @property
+    def is_counted(self) -> bool:
+        """True if movements added no axes of other operands."""
+        return not any(move.startswith("gathered ") for move in self.moves)
 
 
 #: The frame of tensors of one number.
@@ -122,10 +160,34 @@ class Frames:
                 else:
                     raise NotRemovable("an operand that may be shorter or longer than another")
                 continue
+            if frame.longest == found.longest and _is_without_first(frame, found):
+                continue
+            if frame.longest == found.longest and _is_without_first(found, frame):
+                found = frame
+                continue
             if frame.moves != found.moves:
                 raise NotRemovable("operands whose axes are moved in different ways are broadcast")
             found = replace(found, longest=found.longest | frame.longest)
         return SCALAR if found is None else self.plain(found)
+
+    def product(self, frames: Sequence[Frame], name: str) -> Frame:
+        """The frame of a product of two operands, each of which is a vector, or has at least two axes.
+
+        A vector has no row, or no column, and neither has the product. Untyped where an operand is a number.
+        """
+        if any(frame.fixed == 0 for frame in frames):
+            raise Untyped(name)
+        are_vectors = [frame.exact and frame.fixed == 1 for frame in frames]
+        if not all(is_one or self.has_at_least(frame, 2) for is_one, frame in zip(are_vectors, frames, strict=True)):
+            raise NotRemovable(f"{name} of operands that may have fewer axes")
+        matrices = [frame for is_one, frame in zip(are_vectors, frames, strict=True) if not is_one]
+        if not matrices:
+            return SCALAR
+        joined = self.join(matrices)
+        self.keep_right(joined, 2)
+        if len(matrices) == 2:
+            return joined
+        return joined.without_end(-2 if are_vectors[0] else -1)
 
     def keep(self, name: str) -> None:
         """Keep the axis that an attribute names."""
@@ -151,7 +213,9 @@ class Frames:
         """True if all terms of a frame have so many axes."""
         if frame.fixed is not None:
             return frame.exact and frame.fixed >= count
-        return any(self.is_below(f"#{count}", name) for name in frame.longest)
+        if frame.dropped is None or not frame.is_counted:
+            return False
+        return any(self.is_below(f"#{count + frame.dropped}", name) for name in frame.longest)
 
     @property
     def kept(self) -> int:
@@ -165,6 +229,14 @@ class Frames:
         for moves, (source, count) in self.ends.items():
             if rights.get(moves, 0) <= count:
                 rights[source] = max(rights.get(source, 0), rights.pop(moves, 0))
+        for moves in sorted(rights, key=len, reverse=True):
+            if moves and moves[-1].startswith(_WITHOUT_END):
+                # The last axes are those of what has one more, which are counted once.
+                count, place = rights.pop(moves), -int(moves[-1].removeprefix(_WITHOUT_END))
+                source = moves[:-1]
+                rights[source] = max(rights.get(source, 0), count + (count >= place))
+            elif moves and moves[-1] == _WITHOUT_FIRST:
+                rights[moves[:-1]] = max(rights.get(moves[:-1], 0), rights.pop(moves))
         for frame, least in sorted(self.asked, key=lambda one: one[1]):
             plain = self.plain(frame)
             if least > lefts.get(plain, 0) + (plain in spaces) and least > rights.get(frame.moves, 0):
@@ -174,3 +246,9 @@ class Frames:
                 else:
                     rights[frame.moves] = least
         return len(self.names) + sum(lefts.values()) + sum(rights.values()) - len(self.shared)
+
+
+def _is_without_first(one: Frame, other: Frame) -> bool:
+    """True if a frame is another without some first axes: both end with the same axes."""
+    more = one.moves[len(other.moves) :]
+    return one.moves[: len(other.moves)] == other.moves and bool(more) and set(more) == {_WITHOUT_FIRST}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
 from eqsat.language.declaration import OpSpec
-from eqsat.language.terms.pattern import App, Spread, Var
+from eqsat.language.terms.pattern import ABSENT, App, Spread, Var
 from eqsat.rewrites.proof.removal.frames import Frame, NotRemovable
 from eqsat.rewrites.proof.removal.patterns import PatternFrames, Sized
 from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort
@@ -57,6 +57,8 @@ def _slice(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[
         record = patterns.sorts.of(splice.tree)
         if record.kind != "slice" or not patterns.frames.is_same(record.frame, frame) or app.record is not None:
             raise NotRemovable("a slice of another frame")
+        if not record.name:
+            return frame, keys
         name = record.name
     elif app.record is not None:
         if app.fields:
@@ -85,6 +87,17 @@ def _tile(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[S
     patterns.sliced.add(f"tile {ast.unparse(tree)}")
     patterns.cuts[id(app)] = f"tile {ast.unparse(tree)}"
     return frame, keys
+
+
+def _gather(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[Sized]) -> Sized:
+    (frame, keys), (inner, more) = terms
+    named = patterns.attributes(app, declared, {"axis": frame}, frame)["axis"]
+    if inner.exact and inner.fixed == 1:
+        return frame, keys  # along an axis that is kept, as a slice
+    if frame.fixed is not None or not named.name or not isinstance(app.operands[1], Var):
+        raise NotRemovable("gather along an axis that is counted, or by what is made")
+    # The axes of the indices are in place of the one that is named, and each may be lost as any other.
+    return frame.moved(f"gathered {named.name} by {app.operands[1].name}"), keys | more
 
 
 def _eye(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence[Sized]) -> Sized:
@@ -124,13 +137,15 @@ def _reshape(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequenc
     expression = app.fields.get("shape")
     if expression is None or app.record is not None:
         raise NotRemovable("reshape by a record")
-    sort = patterns.sorts.of(expression.tree)
+    sort = _bound(patterns, expression.tree, lambda name: Sort("dims", patterns.frame_of(f"len {name}")))
     inner = app.operands[0]
     target = patterns.sorts.dims(sort)
     if not keys and patterns.is_thin(inner):
         return target, keys
+    if isinstance(inner, Var) and (inner.name, ast.unparse(expression.tree)) in patterns.said.shapes:
+        return frame, keys  # its own shape
     # Only the axes of the very tensor that is reduced come back, each as long as it was.
-    is_same = _shape_of(expression.tree) == (inner.operands[0] if isinstance(inner, App) else None)
+    is_same = _shape_of(expression.tree) == (inner.operands[0] if isinstance(inner, App) and inner.operands else ABSENT)
     reduction = inner.fields.get("axes") if isinstance(inner, App) and inner.op.startswith("reduce_") else None
     if reduction is not None and is_same and isinstance(inner, App) and inner.fields.get("keepdims") is not None:
         name = patterns.sorts.of(reduction.tree).name
@@ -158,6 +173,7 @@ MOVEMENTS: Mapping[str, Callable[[PatternFrames, App, OpSpec, Sequence[Sized]], 
         "split": _split,
         "slice": _slice,
         "tile": _tile,
+        "gather": _gather,
         "eye": _eye,
         "expand": _expand,
         "fill": _fill,

@@ -12,9 +12,9 @@ from eqsat.language.declaration.indices import IndexTerm
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import ABSENT, App, Pattern, Siblings, Spread, Var
-from eqsat.rewrites.proof.opaque.ranks import own_ranks
+from eqsat.rewrites.proof.opaque.ranks import own_ranks, possible_ranks
 from eqsat.rewrites.proof.removal.calls import CALLS
-from eqsat.rewrites.proof.removal.frames import SCALAR, Frame, Frames, NotRemovable
+from eqsat.rewrites.proof.removal.frames import PRODUCTS, SCALAR, Frame, Frames, NotRemovable, Untyped
 from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort, Sorts, is_of_numbers
 from eqsat.rewrites.proof.removal.statements import RankStatements
 from eqsat.rewrites.rules.rule import Rule, applications
@@ -48,6 +48,7 @@ class PatternFrames:
         self.frames = Frames()
         self.said = RankStatements(rule, self.frames)
         self.sorts = Sorts(rule, self.frames, self.frame_of, CALLS)
+        self.sorts.counts = self.said.counts
         #: The sequences that names in loops stand for members of.
         self.members = self.sorts.members
         groups = [over for root in rule.roots for over in _loops(root)]
@@ -175,6 +176,8 @@ class PatternFrames:
                 # One number for each of some axes: all of these are kept, or there is one axis.
                 if not along.endswith(" axes") and declared.name != "split":
                     raise NotRemovable(f"{name} of so many axes")
+            elif found[name].kind == "dims" and found[name].frame.fixed is not None and not found[name].offset:
+                continue  # so many numbers
             elif found[name].kind not in ("number", "opaque", "tuple"):
                 raise NotRemovable(f"{found[name].kind} as {name}")
         return found
@@ -237,11 +240,11 @@ class PatternFrames:
         self.attributes(app, declared, {}, frames[0])
         if not blocks:
             return Frame(fixed=form.result.fixed, exact=True), frozenset()
+        if app.op in PRODUCTS:
+            _, keys = self.spread([], [keys for _, keys in blocks])
+            return self.frames.product(frames, app.op), keys
         if form.terms[0].broadcasts:
-            for term, operand in zip(form.terms, app.operands, strict=False):
-                if isinstance(operand, Var) and self._is_open_alone(operand.name):
-                    # With fewer axes it is as bounded as all others, and no instance of it has any to lose.
-                    self.frames.below |= {(f"#{count}", operand.name) for count in range(1, term.fixed + 1)}
+            self._demand_axes(declared, frames)
             if not all(
                 self.frames.has_at_least(frame, term.fixed) for term, frame in zip(form.terms, frames, strict=False)
             ):
@@ -251,15 +254,21 @@ class PatternFrames:
         open_index = next(i for i in form.terms[0].indices if i.many)
         kept = next((i for i in form.result.indices if i.many), None)
         if open_index.mixed or open_index.window or kept is None or kept.name != open_index.name:
+            if not blocks[0][0].is_counted:
+                raise NotRemovable(f"{app.op} along axes of several operands")
             is_gone = kept is None or kept.name == "1"
             self._merge(SPACE, declared, is_gone=is_gone)
             self.frames.spaces.add(blocks[0][0])
             return blocks[0][0], frozenset() if is_gone else frozenset({f"{app.op} of {sorted(blocks[0][1])}"})
         return blocks[0]
 
-    def _is_open_alone(self, name: str) -> bool:
-        """True of the one operand of a left side whose rank nothing bounds."""
-        return self.is_left and not self.members and self.names - self.ranks.keys() == {name}
+    def _demand_axes(self, declared: OpSpec, frames: Sequence[Frame]) -> None:
+        """Untyped where an operand has a rank that its operator does not take."""
+        for place, frame in enumerate(frames):
+            if frame.exact and frame.fixed is not None:
+                taken = possible_ranks(declared, place, [None] * place, frame.fixed)
+                if frame.fixed not in taken:
+                    raise Untyped(f"{declared.name} of {frame.fixed} axes")
 
     def _keep_fixed(self, term: IndexTerm, frame: Frame, operand: Pattern | Spread) -> None:
         """Keep the axes that a form names one by one, and note how many an operator asks for."""
@@ -294,7 +303,7 @@ class PatternFrames:
         assert form is not None
         attribute = form.result.attribute or form.terms[0].attribute
         frame, keys = terms[0]
-        if not form.terms[0].broadcasts:
+        if not form.terms[0].broadcasts or not frame.is_counted:
             raise NotRemovable(declared.name)
         found = self.attributes(app, declared, {attribute: frame}, frame)
         named = found[attribute]
@@ -335,8 +344,18 @@ class PatternFrames:
         if keeps is True or ast.unparse(app.fields["axes"].tree) == "()":
             return frame, keys
         if not named.name:
-            raise NotRemovable(f"{declared.name} without axes that are kept")
+            return self._without_one(app, declared, frame), keys
         return frame.moved(f"without {named.name}" + (f" unless {keeps}" if keeps else "")), keys
+
+    def _without_one(self, app: App, declared: OpSpec, frame: Frame) -> Frame:
+        """The frame of a result that lacks one axis that is counted from the last one."""
+        axes = app.fields["axes"].tree
+        (only,) = axes.elts if isinstance(axes, ast.Tuple) and len(axes.elts) == 1 else (None,)
+        sort = NUMBER if only is None else self.sorts.of(only)
+        place = sort.offset if sort.kind == "rank" else sort.literal
+        if place is None or place >= 0 or not self.frames.has_at_least(frame, -place):
+            raise NotRemovable(f"{declared.name} without axes that are kept")
+        return frame.without_end(place)
 
     def is_thin(self, pattern: Pattern | Spread) -> bool:
         """True of what varies along no axis but kept ones."""

@@ -9,7 +9,8 @@ from inspect import signature
 from typing import Any, Literal, TypeAlias
 
 from eqsat.language.ops import OPS
-from eqsat.rewrites.proof.removal.frames import SCALAR, Frame, Frames, NotRemovable
+from eqsat.rewrites.conditions.functions import FUNCTIONS
+from eqsat.rewrites.proof.removal.frames import PRODUCTS, SCALAR, Frame, Frames, NotRemovable
 from eqsat.rewrites.rules.rule import Rule
 
 #: A `number` is the same without the axis, and so is an `opaque` one, which is not looked at. A `place` is one axis,
@@ -77,6 +78,8 @@ class Sorts:
         self.members: dict[str, str] = {}
         #: Operands that vary along no axis but kept ones.
         self.thin: frozenset[str] = frozenset()
+        #: How many axes conditions say that sets have.
+        self.counts: Mapping[str, int] = {}
         #: Whether sets of axes are told apart by the sizes along these.
         self.by_size = False
         #: The names that occur where sizes along sets of axes are asked for.
@@ -121,7 +124,9 @@ class Sorts:
         raise NotRemovable(f"{sort.kind} as an axis")
 
     def places(self, sort: Sort, frame: Frame) -> Sort:
-        """A sort as that of a set of axes of a frame."""
+        """A sort as that of a set of axes of a frame, all of which are of one operand."""
+        if not frame.is_counted:
+            raise NotRemovable("axes of several operands")
         if sort.kind == "tuple":
             for item in sort.items:
                 self.place(item, frame)
@@ -136,6 +141,15 @@ class Sorts:
             return Frame(fixed=len(sort.items), exact=True)
         if sort.kind == "dims" and not sort.offset:
             return sort.frame
+        if sort.kind == "dims" and sort.offset < 0 and sort.side in ("right", "left"):
+            if not self.frames.has_at_least(sort.frame, -sort.offset):
+                raise NotRemovable("a shape without sizes that it may not have")
+            if sort.side == "left":
+                return sort.frame.without_first(-sort.offset)
+            shorter = sort.frame
+            for _ in range(-sort.offset):
+                shorter = shorter.without_end(-1)
+            return shorter
         raise NotRemovable(f"{sort.kind} as a shape")
 
     def frame(self, tree: ast.expr) -> Frame:
@@ -150,11 +164,9 @@ class Sorts:
         if not (isinstance(tree, ast.Call) and name in OPS) or tree.keywords:
             raise unknown(tree)
         frames = list(map(self.frame, tree.args))
-        if name == "matmul":
-            if not all(self.frames.has_at_least(frame, 2) for frame in frames):
-                raise unknown(tree)
-            self.frames.keep_right(self.frames.join(frames), 2)
-        elif not OPS[name].pointwise:
+        if name in PRODUCTS:
+            return self.frames.product(frames, name)
+        if not OPS[name].pointwise:
             raise unknown(tree)
         return self.frames.join(frames)
 
@@ -190,10 +202,12 @@ class Sorts:
         return Sort("opaque", name=ast.unparse(tree))
 
     def _ifexp(self, tree: ast.IfExp) -> Sort:
-        for part in (tree.test, tree.body, tree.orelse):
-            if self.of(part).kind != "number":
-                raise unknown(tree)
-        return NUMBER
+        self.number(tree.test)
+        one, other = self.of(tree.body), self.of(tree.orelse)
+        are_alike = is_of_numbers(one) and is_of_numbers(other) and len(one.items) == len(other.items)
+        if not (are_alike or one.kind == other.kind == "number"):
+            raise unknown(tree)
+        return Sort("tuple", items=(NUMBER,) * len(one.items)) if are_alike else NUMBER
 
     def _compare(self, tree: ast.Compare) -> Sort:
         for part in (tree.left, *tree.comparators):
@@ -217,6 +231,10 @@ class Sorts:
         if sort.kind == "dims" and not sort.offset:
             self.place(index, sort.frame)
             return NUMBER
+        count = self.counts.get(sort.name, 0) if sort.kind == "places" and not sort.side else 0
+        if index.literal is not None and 0 <= index.literal < count:
+            # None of a set with so many axes is lost.
+            return Sort("place", sort.frame, name=f"{sort.name}[{index.literal}]")
         if sort.kind == "perm":
             place = self.place(index, sort.target)
             return Sort("place", sort.frame, name=place.name)
@@ -260,6 +278,9 @@ class Sorts:
             return Sort("tuple", items=(*one.items, *other.items))
         if one.kind == "tuple" and other.kind == "dims" and other.side in ("left", "any"):
             count = len(self._numbers(tree, one))
+            if other.offset <= -count and self.frames.has_at_least(other.frame, -other.offset):
+                self.frames.keep_left(other.frame, -other.offset)
+                return replace(other, offset=0, side="", frame=other.frame.without_first(-other.offset - count))
             if other.offset == -count:
                 self.frames.keep_left(other.frame, count)
                 return replace(other, offset=0, side="")
@@ -335,7 +356,16 @@ class Sorts:
             for one in tree.args:
                 self.frame(one)
             return NUMBER
+        if tree.func.id in FUNCTIONS and all(map(self._is_kept, tree.args)):
+            return NUMBER
         raise unknown(tree)
+
+    def _is_kept(self, tree: ast.expr) -> bool:
+        """True of an operand that never loses an axis, and of a number that does not depend on one."""
+        if isinstance(tree, ast.Name) and tree.id in self.rule.tensors:
+            frame = self.frame(tree)
+            return frame.fixed is not None and frame.exact
+        return self.of(tree).kind == "number"
 
 
 def unknown(tree: ast.expr) -> NotRemovable:

@@ -3,11 +3,26 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from eqsat.language.terms.pattern import Spread, Var
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.removal.frames import Frames
 from eqsat.rewrites.rules.rule import Rule, applications
+
+#: Conditions that hold of constants of one rank alone.
+OF_ONE_RANK: Mapping[str, int] = MappingProxyType(
+    {
+        "is_eye": 2,
+        "is_selection": 2,
+        "is_triangle": 2,
+        "is_even_beside": 2,
+        "is_in_blocks": 2,
+        "is_range": 1,
+        "is_progression": 1,
+    }
+)
 
 
 class RankStatements:
@@ -18,7 +33,7 @@ class RankStatements:
         self.parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
         self._groups = rule.tensor_groups
         #: Sequences whose members are joined as they are.
-        joined = {
+        self.joined = {
             operand.item.name
             for root in rule.roots
             for app in applications(root)
@@ -37,10 +52,14 @@ class RankStatements:
         self.thin: set[str] = set()
         #: Sequences whose members have as many axes each, if they have some number of axes.
         self.uniform: dict[str, int] = {}
+        #: Operands with an expression that is their shape.
+        self.shapes: set[tuple[str, str]] = set()
+        #: Sets of axes of which conditions say how many there are.
+        self.counts: dict[str, int] = {}
         for part in self.parts:
             self._note_ranks(part)
         # Of members that have as many axes each, what is said of the first is said of all.
-        for group in self.uniform.keys() | joined:
+        for group in self.uniform.keys() | self.joined:
             self.frames.below |= {(group, f"{group}[0]"), (f"{group}[0]", group)}
 
     def _note_ranks(self, tree: ast.expr) -> None:
@@ -63,6 +82,9 @@ class RankStatements:
                 if name and isinstance(tree.left, ast.Name) and tree.left.id in self._places:
                     below |= {(f"#{count}", name) for count in range(1, behind + 2)}
             if len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Eq):
+                named, count = _asked(tree.left, "len"), tree.comparators[0]
+                if named and isinstance(count, ast.Constant) and type(count.value) is int:
+                    self.counts[named] = count.value
                 self._note_shapes(tree.left, tree.comparators[0])
                 self._note_shapes(tree.comparators[0], tree.left)
                 if _asked(tree.left, "size") and ast.unparse(tree.comparators[0]) == "1":
@@ -73,6 +95,8 @@ class RankStatements:
                 below.add((names[1], names[0]))
             elif tree.func.id == "same_shape" and all(names):
                 below |= {(a, b) for a in names for b in names if a != b}
+            elif tree.func.id in OF_ONE_RANK and names[0]:
+                below |= {(f"#{count}", names[0]) for count in range(1, OF_ONE_RANK[tree.func.id] + 1)}
             elif tree.func.id == "along_only" and names[0]:
                 self.thin.add(names[0])
                 rank = _asked(tree.args[2], "rank")
@@ -83,6 +107,9 @@ class RankStatements:
 
     def _note_shapes(self, one: ast.expr, other: ast.expr) -> None:
         """Note that a shape which is that of another, or of it and more together, has as many axes."""
+        of = _asked(one, "shape")
+        if of:
+            self.shapes.add((of, ast.unparse(other)))
         (name,) = shape_names(other) or ("",)
         if name and isinstance(one, ast.Call) and ast.unparse(one.func) == "broadcast":
             self.frames.below |= {(part, name) for argument in one.args for part in shape_names(argument)}
@@ -104,6 +131,7 @@ class RankStatements:
                 f"shape({member}) == shape({group}[0])",
             )
             least = 0 if ast.unparse(part) in wanted else _without(part, member, group)
+            least = _part(part, member, group) if least is None else least
             if least is not None:
                 self.uniform[group] = min(least, self.uniform.get(group, least))
 
@@ -131,6 +159,35 @@ def _without(tree: ast.expr, member: str, group: str) -> int | None:
         else:
             return None
     return max(found)
+
+
+def _part(tree: ast.expr, member: str, group: str) -> int | None:
+    """The axes that members need to have as many as the first if shapes without some first, or last, ones are equal.
+
+    That is ``shape(x)[n:] == shape(xs[0])[n:]``: with fewer axes nothing would be left of either.
+    """
+    if not (isinstance(tree, ast.Compare) and len(tree.ops) == 1 and isinstance(tree.ops[0], ast.Eq)):
+        return None
+    one, other = tree.left, tree.comparators[0]
+    if not (isinstance(one, ast.Subscript) and isinstance(other, ast.Subscript) and isinstance(one.slice, ast.Slice)):
+        return None
+    are_shapes = ast.unparse(one.value) == f"shape({member})" and ast.unparse(other.value) == f"shape({group}[0])"
+    if not are_shapes or ast.unparse(one.slice) != ast.unparse(other.slice):
+        return None
+    return part_length(one.slice)
+
+
+def part_length(part: ast.Slice) -> int | None:
+    """How many first, or last, elements a slice leaves out, as written: ``[2:]`` or ``[:-2]``."""
+    given = [end for end in (part.lower, part.upper) if end is not None]
+    if len(given) != 1 or part.step is not None:
+        return None
+    try:
+        end = ast.literal_eval(given[0])
+    except ValueError:
+        return None
+    is_known = type(end) is int and end != 0 and (end > 0) == (part.upper is None)
+    return abs(end) if is_known else None
 
 
 def shape_names(tree: ast.expr) -> tuple[str, ...]:
