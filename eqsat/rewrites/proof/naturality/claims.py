@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from random import Random
 from typing import Any, Literal, TypeAlias
@@ -41,6 +43,8 @@ ACTIVATION, NO_ACTIVATION = "activation", "none"
 Spreading = Literal["all", "onto the first", "other"]
 #: Whether something is so on one sample: of an operator, with shapes and attributes, by a generator for elements.
 Claim: TypeAlias = Callable[[OpSpec, Sequence[Shape], Mapping[str, Any], Random], bool]
+#: Shapes of the operands of an operator, and attributes.
+OperatorInstance: TypeAlias = tuple[Sequence[Shape], Mapping[str, Any]]
 
 
 def is_monotone(declared: OpSpec) -> bool:
@@ -225,18 +229,42 @@ def holds_on_samples(declared: OpSpec, seed: str, holds: Claim) -> bool:
     """True if a claim holds on all samples of the operands that an operator needs, of which there are enough."""
     rng = Random(seed)
     seen = 0
-    for _ in range(_SAMPLES):
-        count = declared.min_operands if declared.max_operands is not None else rng.randint(1, 3)
-        drawn = declared.drawn(rng, [None] * count, {})
-        if drawn is None:
-            continue
+    instances, enough = _SOURCE.get()
+    for drawn in instances(declared, rng):
         try:
             if not holds(declared, *drawn, rng):
                 return False
         except (EqsatError, ArithmeticError, LookupError, TypeError, ValueError):
             return False
         seen += 1
-    return seen > _SAMPLES // 2
+    return seen > enough
+
+
+def _samples(declared: OpSpec, rng: Random) -> Iterator[OperatorInstance]:
+    for _ in range(_SAMPLES):
+        count = declared.min_operands if declared.max_operands is not None else rng.randint(1, 3)
+        drawn = declared.drawn(rng, [None] * count, {})
+        if drawn is not None:
+            yield drawn
+
+
+#: Where instances of operators come from on which claims are looked at, and how many of them are too few.
+_SOURCE: ContextVar[tuple[Callable[[OpSpec, Random], Iterable[OperatorInstance]], int]] = ContextVar(
+    "source", default=(_samples, _SAMPLES // 2)
+)
+
+
+@contextmanager
+def looked_at_on(instances: Callable[[OpSpec, Random], Iterable[OperatorInstance]]) -> Iterator[None]:
+    """Look at claims on all given instances of an operator, in place of samples.
+
+    What was found before is kept, so that this is for a process that has asked for no claim yet.
+    """
+    token = _SOURCE.set((instances, 0))
+    try:
+        yield
+    finally:
+        _SOURCE.reset(token)
 
 
 def computed_in_floats(declared: OpSpec, attributes: Attrs, arrays: Sequence[Any]) -> Any:

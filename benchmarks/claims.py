@@ -1,0 +1,158 @@
+"""Looks at the claims of operators that proofs use on whole grids: ``python -m benchmarks.claims``.
+
+A proof for every size uses what declarations say of operators: that they move elements, are linear in an operand, walk
+an axis, have ranks of their own. Before it does it looks at samples. Here the same claims are looked at on all
+instances of each operator, level by level up to sizes of 4 and ranks of 4 as long as there are not too many: a claim
+that holds on samples and not on the grid would be a hole in all proofs that use it.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache, partial
+from pathlib import Path
+from random import Random
+from typing import Any, cast
+
+import click
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from eqsat.errors import EqsatError
+from eqsat.language.declaration import OpSpec
+from eqsat.language.ops import OPS, spec
+from eqsat.rewrites.instances.elements import Drawn
+from eqsat.rewrites.instances.typings import Typings
+from eqsat.rewrites.proof.axes.claims import keeps_inside, works_along_axes
+from eqsat.rewrites.proof.bounded import levels
+from eqsat.rewrites.proof.integers.wrapping import holds_what_fits, keeps_zeros
+from eqsat.rewrites.proof.naturality.claims import OperatorInstance, copies, is_linear, keeps_rank, looked_at_on
+from eqsat.rewrites.proof.opaque.claims import follows_form
+from eqsat.rewrites.proof.opaque.recurrent import sees_products
+from eqsat.rewrites.proof.opaque.signatures import (
+    has_ranks_of_form,
+    keeps_shape,
+    refuses_several_types,
+    takes_several_types,
+)
+from eqsat.rewrites.rules.parser import parse_rules
+
+RESULT = Path(__file__).parent / "results" / "claims.json"
+CLAIMS: dict[str, Callable[[OpSpec], bool]] = {
+    "moves elements": copies,
+    "keeps the rank": keeps_rank,
+    "keeps the shape": keeps_shape,
+    "follows its index form": follows_form,
+    "has the ranks of its form": has_ranks_of_form,
+    "takes several element types": takes_several_types,
+    "refuses several element types": refuses_several_types,
+    "works along named axes": works_along_axes,
+    "keeps axes inside": keeps_inside,
+    "holds whole numbers that fit": holds_what_fits,
+    "keeps zeros": keeps_zeros,
+    "sees products of its inputs": sees_products,
+    **{f"is linear in operand {place}": partial(is_linear, place=place) for place in range(4)},
+}
+
+
+class Grid:
+    """The instances of operators within bounds, and how far they go."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.reached: dict[str, tuple[int, int]] = {}
+        self.counts: dict[str, int] = {}
+
+    def instances(self, declared: OpSpec, rng: Random) -> list[OperatorInstance]:
+        """The instances of one operator of each level that has no more than the most, and the first of the next."""
+        return list(self._listed(declared.name))
+
+    @cache  # noqa: B019 - one grid a process
+    def _listed(self, name: str) -> tuple[OperatorInstance, ...]:
+        declared, found = spec(name), dict[Any, OperatorInstance]()
+        count = declared.min_operands if declared.max_operands is not None else 2
+        names = [f"x{k}" for k in range(count)]
+        call = f"{name}({', '.join([*names, *(['**a'] if declared.attrs else [])])})"
+        (rule,) = parse_rules(f"one: {call} => identity({call})", name, origin="candidate")
+        self.reached[name] = (0, 0)
+        for level in levels(rule):
+            for bindings, _ in Typings(rule, level, 0):
+                if len(found) == self._most:
+                    break
+                shapes = [cast(Drawn, bindings.tensors[one]).type.static for one in names]
+                attrs = dict(bindings.attrs.get("a", {}))
+                found.setdefault((*shapes, json.dumps(attrs, sort_keys=True, default=str)), (shapes, attrs))
+            if len(found) == self._most:
+                break
+            self.reached[name] = (level.side, level.deep)
+        self.counts[name] = len(found)
+        return tuple(found.values())
+
+
+def verdicts(name: str, most: int | None) -> dict[str, Any]:
+    """The claims that hold of one operator: on samples, or on its grid with how far that goes."""
+    began = time.process_time()
+    declared = spec(name)
+    if most is None:
+        return {"holds": sorted(_holding(declared))}
+    grid = Grid(most)
+    with looked_at_on(grid.instances):
+        holds = sorted(_holding(declared))
+    return {
+        "holds": holds,
+        "instances": grid.counts.get(name, 0),
+        "reached": grid.reached.get(name, (0, 0)),
+        "seconds": round(time.process_time() - began, 2),
+    }
+
+
+def _holding(declared: OpSpec) -> Iterator[str]:
+    for text, claim in CLAIMS.items():
+        try:
+            if claim(declared):
+                yield text
+        except (EqsatError, IndexError, LookupError):
+            continue
+
+
+@click.command()
+@click.option("--most", default=1_000, show_default=True, help="Instances of one operator.")
+@click.option("-o", "--output", type=click.Path(path_type=Path), default=RESULT, help=f"[{RESULT.name}]")
+def main(most: int, output: Path) -> None:
+    """Prints and writes which claims that hold on samples hold on grids, and how far these go."""
+    names = [name for name, one in OPS.items() if one.is_shipped and one.min_operands]
+    context = multiprocessing.get_context("spawn")
+    records = []
+    with ProcessPoolExecutor(1, mp_context=context) as sampled, ProcessPoolExecutor(1, mp_context=context) as listed:
+        ours = sampled.map(verdicts, names, [None] * len(names))
+        theirs = listed.map(verdicts, names, [most] * len(names))
+        pairs = zip(names, ours, theirs, strict=True)
+        for name, one, other in track(pairs, "looking", len(names), console=Console(stderr=True)):
+            lost = sorted(set(one["holds"]) - set(other["holds"]))
+            records.append({"operator": name, **other, "on samples": one["holds"], "on samples alone": lost})
+    wrong = [f"{record['operator']} {text}" for record in records for text in record["on samples alone"]]
+    far = Counter(f"sizes up to {side}, {deep} at rank 4" for side, deep in (record["reached"] for record in records))
+    told = {
+        "operators": len(records),
+        "claims": sum(len(record["on samples"]) for record in records),
+        "instances": sum(record["instances"] for record in records),
+        "most": most,
+        "reached": dict(far.most_common()),
+        "on samples alone": wrong,
+    }
+    output.write_text(json.dumps({**told, "records": records}, indent=1) + "\n")
+    shown = Table("complete grid", "operators", title=f"{told['claims']} claims of {told['operators']} operators")
+    for text, count in far.most_common():
+        shown.add_row(text, str(count))
+    Console().print(shown)
+    Console().print(f"on samples alone: {', '.join(wrong) or 'none'}")
+
+
+if __name__ == "__main__":
+    main()
