@@ -26,7 +26,12 @@ def _transpose(patterns: PatternFrames, app: App, declared: OpSpec, terms: Seque
     expression = app.fields.get("perm")
     if expression is None:
         raise NotRemovable("transpose by a record")
-    sort = _bound(patterns, expression.tree, lambda name: Sort("perm", frame, frame.moved(name), name=name))
+    still = patterns.said.identities
+    sort = _bound(
+        patterns,
+        expression.tree,
+        lambda name: Sort("perm", frame, frame if name in still else frame.moved(name), name=name),
+    )
     if sort.kind == "tuple" and frame.fixed is not None:
         return frame, keys
     if sort.kind != "perm" or not patterns.frames.is_same(sort.frame, frame):
@@ -96,6 +101,8 @@ def _gather(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence
         return frame, keys  # along an axis that is kept, as a slice
     if frame.fixed is not None or not named.name or not isinstance(app.operands[1], Var):
         raise NotRemovable("gather along an axis that is counted, or by what is made")
+    if keys & more:
+        raise NotRemovable("indices at two places at once")
     # The axes of the indices are in place of the one that is named, and each may be lost as any other.
     return frame.moved(f"gathered {named.name} by {app.operands[1].name}"), keys | more
 

@@ -344,6 +344,8 @@ class PatternFrames:
         if keeps is True or ast.unparse(app.fields["axes"].tree) == "()":
             return frame, keys
         if not named.name:
+            if keeps:
+                raise NotRemovable(f"{declared.name} that may keep its axis")
             return self._without_one(app, declared, frame), keys
         return frame.moved(f"without {named.name}" + (f" unless {keeps}" if keeps else "")), keys
 

@@ -54,6 +54,8 @@ class RankStatements:
         self.uniform: dict[str, int] = {}
         #: Operands with an expression that is their shape.
         self.shapes: set[tuple[str, str]] = set()
+        #: Permutations that conditions say move nothing.
+        self.identities: set[str] = set()
         #: Sets of axes of which conditions say how many there are.
         self.counts: dict[str, int] = {}
         for part in self.parts:
@@ -85,6 +87,8 @@ class RankStatements:
                 named, count = _asked(tree.left, "len"), tree.comparators[0]
                 if named and isinstance(count, ast.Constant) and type(count.value) is int:
                     self.counts[named] = count.value
+                if isinstance(tree.left, ast.Name) and isinstance(count, ast.Call):
+                    self.identities |= {tree.left.id} if ast.unparse(count.func) == "identity_perm" else set()
                 self._note_shapes(tree.left, tree.comparators[0])
                 self._note_shapes(tree.comparators[0], tree.left)
                 if _asked(tree.left, "size") and ast.unparse(tree.comparators[0]) == "1":
