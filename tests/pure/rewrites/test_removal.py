@@ -94,6 +94,15 @@ UNBOUNDED = (
     # One name of an operand and of members.
     "(concat(*[relu(x) for x in xs], axis=k), softmax(x, axis=j)) => (concat(*[relu(x) for x in xs], axis=k),"
     " softmax(x, axis=k))",
+    # Members of a product may be vectors beside a first one that is a matrix.
+    "[x @ w for x in xs] => split(concat(*xs, axis=0) @ w, axis=0, sizes=[dim(x, 0) for x in xs])"
+    " if all(shape(x)[2:] == shape(xs[0])[2:] for x in xs), rank(xs[0]) >= 2",
+    "[relu(x + y) for x in xs] => split(relu(concat(*xs, axis=0) + y), axis=0, sizes=[dim(x, 0) for x in xs])"
+    " if all(shape(x)[1:] == shape(xs[0])[1:] for x in xs), rank(xs[0]) == rank(y)",
+    # Elements of a vector along all axes of a shape.
+    "reshape(g, shape=s) * reshape(g, shape=t) => reshape(g * g, shape=broadcast(s, t)) if rank(g) == 1",
+    "(reshape(g, shape=s), relu(x)) => (reshape(g, shape=shape(x)), relu(x)) if rank(g) == 1,"
+    " broadcast(s, shape(x)) == shape(x), size(g) == 8",
     # Reshapes take several axes for one, or one for several.
     "reshape(relu(x), shape=s) => reshape(x, shape=s)",
     # Sums along axes that are cut, too.

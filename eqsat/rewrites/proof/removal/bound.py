@@ -96,7 +96,10 @@ def _check_sequences(patterns: PatternFrames) -> None:
     for group in patterns.rule.tensor_groups:
         least = said.uniform.get(group)
         is_said = least is not None and least <= patterns.least.get(group, 0)
-        is_like_one = any(frames.is_below(group, n) and frames.is_below(n, group) for n in patterns.rule.tensors)
+        # The first member alone is like another operand where others may have fewer axes.
+        is_like_one = not least and any(
+            frames.is_below(group, n) and frames.is_below(n, group) for n in patterns.rule.tensors
+        )
         if not (group in patterns.ranks or group in patterns.uniform or is_like_one or is_said):
             raise NotRemovable(f"members of {group} of several ranks")
 

@@ -10,7 +10,7 @@ from eqsat.language.declaration import OpSpec
 from eqsat.language.terms.pattern import ABSENT, App, Spread, Var
 from eqsat.rewrites.proof.removal.frames import Frame, NotRemovable
 from eqsat.rewrites.proof.removal.patterns import PatternFrames, Sized
-from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort
+from eqsat.rewrites.proof.removal.sorts import NUMBER, ONES, Sort
 from eqsat.rewrites.rules.rule import SPLICE
 
 
@@ -148,6 +148,8 @@ def _reshape(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequenc
     inner = app.operands[0]
     target = patterns.sorts.dims(sort)
     if not keys and patterns.is_thin(inner):
+        if target.fixed is None and sort.name != ONES and not patterns.is_single(inner):
+            raise NotRemovable("reshape of several elements along axes that may be lost")
         return target, keys
     if isinstance(inner, Var) and (inner.name, ast.unparse(expression.tree)) in patterns.said.shapes:
         return frame, keys  # its own shape

@@ -51,6 +51,8 @@ class Sort:
 
 
 NUMBER = Sort("number")
+#: The name of a shape that is 1 along all axes but kept ones.
+ONES = "ones"
 
 
 def is_of_numbers(sort: Sort) -> bool:

@@ -50,6 +50,8 @@ class RankStatements:
         }
         #: Operands that vary along no axis but one that is kept.
         self.thin: set[str] = set()
+        #: Operands of one element.
+        self.single: set[str] = set()
         #: Sequences whose members have as many axes each, if they have some number of axes.
         self.uniform: dict[str, int] = {}
         #: Operands with an expression that is their shape.
@@ -93,6 +95,7 @@ class RankStatements:
                 self._note_shapes(tree.comparators[0], tree.left)
                 if _asked(tree.left, "size") and ast.unparse(tree.comparators[0]) == "1":
                     self.thin.add(_asked(tree.left, "size"))
+                    self.single.add(_asked(tree.left, "size"))
         elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
             names = [one.id if isinstance(one, ast.Name) else "" for one in tree.args]
             if tree.func.id == "spans" and all(names):
