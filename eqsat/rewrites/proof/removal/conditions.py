@@ -352,4 +352,6 @@ def _is_place_in_perm(tree: ast.expr, sorts: Sorts) -> bool:
         return False
     sort = sorts.known.get(tree.value.id)
     is_open = sort is not None and sort.kind == "perm" and sort.frame.fixed is None and sort.target.fixed is None
-    return is_open and (sorts.of(tree.slice).literal or -1) > 0
+    # One that moves nothing has one frame, in which no axis is counted twice.
+    is_moved = sort is not None and sort.frame != sort.target
+    return is_open and is_moved and (sorts.of(tree.slice).literal or -1) > 0
