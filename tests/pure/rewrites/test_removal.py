@@ -41,17 +41,19 @@ BOUNDS = {
     # The last two of a matrix.
     "x @ w => w @ x if rank(x) >= 2, rank(w) >= 2": 3,
     # A vector, or at least a matrix.
-    "x @ w => w @ x": 3,
+    "x @ w => -(x @ w)": 3,
     "x @ w => reduce_sum(x * w, axes=(rank(x) - 1,), keepdims=False) if rank(w) == 1, dim(x, -1) == dim(w, 0)": 3,
     "x @ c => x if is_eye(c), finite(x)": 3,
     # An axis that is named, in place of which there are others.
-    "gather(transpose(x, perm=p), i, axis=k) => gather(x, i, axis=p[k]) if rank(i) == 1": 2,
+    "transpose(gather(transpose(x, perm=p), i, axis=k), perm=inverse(p)) => gather(x, i, axis=p[k]) if rank(i) == 1": 2,
+    # A permutation that moves nothing.
+    "transpose(x, perm=p) => x if p == identity_perm(rank(x))": 1,
     "relu(gather(x, i, axis=k)) => gather(relu(x), i, axis=k)": 2,
     # Conditions keep as many as they ask for.
     "relu(x) => x if rank(x) >= 6": 7,
     "relu(x) => x if 6 <= rank(x)": 7,
     "softmax(x, axis=k) => relu(x) if k > 4": 7,
-    "transpose(x, perm=p) => x if p[4] == 4": 10,
+    "transpose(x, perm=p) => transpose(relu(x), perm=p) if p[4] == 4": 10,
     "expand(x, shape=s) => x if len(s) > 5": 7,
     "reduce_sum(x, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) if len(a) == 4": 5,
 }
@@ -77,6 +79,30 @@ UNBOUNDED = (
     "layer_norm(x, g, axis=0) => x",
     # Axes in which one operand is cut, and also read as it is.
     "slice(x, **s) @ x => slice(x @ x, **s) if rank(x) >= 2",
+    # Sides that have the axes in different orders differ in two axes of an operand.
+    "transpose(x, perm=p) => x",
+    "transpose(x, perm=p) => x if p[4] == 4",
+    "x @ w => w @ x",
+    # Sets of axes that are called as movements were.
+    "x + reduce_sum(x, axes=first, keepdims=False) => x - reduce_sum(x, axes=first, keepdims=False)",
+    # An axis that may be kept, beside one that is not.
+    "reduce_sum(x, axes=(-1,), keepdims=d) + reduce_sum(x, axes=(-1,), keepdims=False)"
+    " => reduce_sum(x, axes=(-1,), keepdims=d) - reduce_sum(x, axes=(-1,), keepdims=False) if rank(x) >= 1",
+    # Indices of which two places are taken.
+    "gather(i, i, axis=k) => relu(gather(i, i, axis=k))",
+    "gather(gather(x, i, axis=k), i, axis=j) => relu(gather(gather(x, i, axis=k), i, axis=j))",
+    # One name of an operand and of members.
+    "(concat(*[relu(x) for x in xs], axis=k), softmax(x, axis=j)) => (concat(*[relu(x) for x in xs], axis=k),"
+    " softmax(x, axis=k))",
+    # Members of a product may be vectors beside a first one that is a matrix.
+    "[x @ w for x in xs] => split(concat(*xs, axis=0) @ w, axis=0, sizes=[dim(x, 0) for x in xs])"
+    " if all(shape(x)[2:] == shape(xs[0])[2:] for x in xs), rank(xs[0]) >= 2",
+    "[relu(x + y) for x in xs] => split(relu(concat(*xs, axis=0) + y), axis=0, sizes=[dim(x, 0) for x in xs])"
+    " if all(shape(x)[1:] == shape(xs[0])[1:] for x in xs), rank(xs[0]) == rank(y)",
+    # Elements of a vector along all axes of a shape.
+    "reshape(g, shape=s) * reshape(g, shape=t) => reshape(g * g, shape=broadcast(s, t)) if rank(g) == 1",
+    "(reshape(g, shape=s), relu(x)) => (reshape(g, shape=shape(x)), relu(x)) if rank(g) == 1,"
+    " broadcast(s, shape(x)) == shape(x), size(g) == 8",
     # Reshapes take several axes for one, or one for several.
     "reshape(relu(x), shape=s) => reshape(x, shape=s)",
     # Sums along axes that are cut, too.
@@ -100,9 +126,13 @@ UNBOUNDED = (
     "x * reshape(g, shape=(dim(x, 0),) + ones(rank(x) - 2)) => x if rank(g) == 1",
     # An element type, a number or a shape that is another at high ranks.
     "transpose(fill(shape=s, value=v, dtype=d), **a)"
-    " => fill(shape=shape(transpose(fill(shape=s, value=v, dtype=d), **a)), value=v, dtype=d if len(s) < 6 else 'int64')",
+    " => fill(shape=shape(transpose(fill(shape=s, value=v, dtype=d), **a)), value=v,"
+    " dtype=d if len(s) < 6 else 'int64')",
     "transpose(fill(shape=s, value=0.0, dtype=d), **a) => fill(shape=shape(transpose(fill(shape=s, value=0.0, dtype=d),"
     " **a)), value=max(len(s) - 6, 0) / 1, dtype=d)",
+    "transpose(fill(shape=s, value=v, dtype=d), **a) => fill(shape=shape(transpose(fill(shape=s, value=v, dtype=d),"
+    " **a)), value=v, dtype='float32') if (d == 'float32') == (len(s) < 5)",
+    "x * c => fill(shape=shape(mul(x, c)), value=0.0, dtype=dtype(x)) if is_zero(c), floating(x if rank(x) < 3 else c)",
     "reshape(fill(shape=s, value=v, dtype=d), shape=t) => fill(shape=shape(reshape(fill(shape=s, value=v, dtype=d),"
     " shape=s)), value=v, dtype=d)",
     "avg_pool(fill(shape=s, value=1.0, dtype=d), **a) => fill(shape=shape(avg_pool(fill(shape=s, value=1.0, dtype=d),"
@@ -162,6 +192,13 @@ FALSE_FROM = {
     "slice(transpose(-x, perm=p), **s) => slice(transpose(relu(x), perm=p), **s) if prod(dim(x, p[i]) for i in s.axes)"
     " == 1024, without(shape(x), p[0]) == without(shape(x), p[1]), p[0] == 0, p[1] == rank(x) - 1, dim(x, 0) == 2": 10,
     "conv(relu(x), w, strides=(1, 1, 1, 1)) => conv(x, w, strides=(1, 1, 1, 1))": 6,
+    # Numbers that a function makes, one for each axis.
+    "slice(relu(x), starts=zeros(3), ends=b, axes=c, steps=())"
+    " => slice(x, starts=zeros(3), ends=b, axes=c, steps=())": 3,
+    # Axes of a permutation that moves nothing are the same before and after.
+    "transpose(relu(x), perm=p) => x if p == identity_perm(rank(x)), p[3] == 3, p[4] == 4": 5,
+    # A rank that is none of some.
+    "(x - x) + (z - z) => x - x if size(z) == 1, rank(x) not in (0, 1, 2, 3, 4, 5)": 7,
     # A vector beside one that may be a number.
     "((x + y) @ w) * z => (x + y) @ (w * relu(z)) if rank(y) <= 2, rank(w) >= 2, rank(z) == 0, rank(x) >= 5": 5,
     # Products of a vector have an axis less.
@@ -226,6 +263,8 @@ def test_windows_may_lose_axes_in_proofs_that_do_not_look_at_these() -> None:
     assert sufficient_rank(rule) is None
     assert sufficient_rank(rule, frozenset({"conv"})) == 4
     assert sufficient_rank(parsed("global_max_pool(relu(x)) => relu(global_max_pool(x))")) == 4
+    of_six = parsed("conv(relu(x), w, strides=shifted(4, 1)) => conv(x, w, strides=shifted(4, 1))")
+    assert sufficient_rank(of_six, frozenset({"conv"})) is None
 
 
 def test_proofs_up_to_that_rank_are_of_every_rank() -> None:
@@ -237,6 +276,7 @@ def test_proofs_up_to_that_rank_are_of_every_rank() -> None:
     found = prove_sizes(parsed("softmax(x, axis=k) => softmax(x, axis=min(k, 3))"))
     assert found.rank >= 3 and not found.every_rank
     assert not prove_sizes(parsed("relu(x) => x if rank(x) >= 6")).is_proved
+    assert not prove_sizes(parsed("transpose(x, perm=p) => x")).every_rank
 
 
 def _result(declared: OpSpec, arrays: list[np.ndarray], **attrs: object) -> np.ndarray:

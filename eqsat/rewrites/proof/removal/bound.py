@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import itertools
+from collections.abc import Mapping, Sequence
 
 from eqsat.language.terms.pattern import ABSENT, Pattern, Spread, Var
 from eqsat.rewrites.proof.removal.cases import RankCase, rank_cases
 from eqsat.rewrites.proof.removal.conditions import Conditions
-from eqsat.rewrites.proof.removal.frames import NotRemovable, Untyped
+from eqsat.rewrites.proof.removal.frames import Frame, NotRemovable, Untyped
 from eqsat.rewrites.proof.removal.movements import MOVEMENTS
 from eqsat.rewrites.proof.removal.patterns import PatternFrames
 from eqsat.rewrites.rules.rule import Rule
@@ -42,19 +43,29 @@ def _bound_of_case(
     patterns.frames.below |= case.statements
     conditions = Conditions(rule, patterns.frames, patterns.said)
     try:
-        for root in rule.roots:
-            patterns.term(root)
+        lefts = [patterns.term(root)[0] for root in rule.roots]
     except Untyped:
         return 0  # no instance is of this case
     conditions.check(patterns.sorts)
     patterns.is_left = False
-    for side in rule.right:
-        patterns.term(side)
+    _check_sides(lefts, [patterns.term(side)[0] for side in rule.right])
+    if patterns.members.keys() & rule.tensors:
+        raise NotRemovable("a name of an operand and of members of a sequence")
     _check_sequences(patterns)
     _check_cuts(patterns, conditions)
     if not patterns.sorts.multiplied <= patterns.bases | conditions.counted.keys():
         raise NotRemovable("sizes along axes that are not taken for one another are multiplied")
     return max(_axes_that_stay(patterns, conditions), *patterns.ranks.values(), 0)
+
+
+def _check_sides(lefts: Sequence[Frame], rights: Sequence[Frame]) -> None:
+    """NotRemovable where the sides have their axes in different orders: a place of one is several of an operand.
+
+    ``transpose(x, perm=p) => x`` is true of one axis, and no other has to stay if the sides differ in its size.
+    """
+    pairs = zip(lefts, rights, strict=True) if len(lefts) == len(rights) else itertools.product(lefts, rights)
+    if any(one.moves != other.moves for one, other in pairs):
+        raise NotRemovable("sides whose axes are moved in different ways")
 
 
 def _axes_that_stay(patterns: PatternFrames, conditions: Conditions) -> int:
@@ -85,7 +96,10 @@ def _check_sequences(patterns: PatternFrames) -> None:
     for group in patterns.rule.tensor_groups:
         least = said.uniform.get(group)
         is_said = least is not None and least <= patterns.least.get(group, 0)
-        is_like_one = any(frames.is_below(group, n) and frames.is_below(n, group) for n in patterns.rule.tensors)
+        # The first member alone is like another operand where others may have fewer axes.
+        is_like_one = not least and any(
+            frames.is_below(group, n) and frames.is_below(n, group) for n in patterns.rule.tensors
+        )
         if not (group in patterns.ranks or group in patterns.uniform or is_like_one or is_said):
             raise NotRemovable(f"members of {group} of several ranks")
 

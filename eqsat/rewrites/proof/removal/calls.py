@@ -8,7 +8,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from eqsat.rewrites.proof.removal.frames import Frame
-from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort, Sorts, unknown
+from eqsat.rewrites.proof.removal.sorts import NUMBER, ONES, Sort, Sorts, unknown
 
 
 def _rank(sorts: Sorts, tree: ast.Call, one: ast.expr) -> Sort:
@@ -75,7 +75,7 @@ def _ones_at(sorts: Sorts, tree: ast.Call, shape: ast.expr, axes: ast.expr) -> S
 def _ones(sorts: Sorts, tree: ast.Call, count: ast.expr) -> Sort:
     sort = sorts.of(count)
     if sort.kind == "rank":
-        return Sort("dims", sort.frame, offset=sort.offset, side="any" if sort.offset else "")
+        return Sort("dims", sort.frame, name=ONES, offset=sort.offset, side="any" if sort.offset else "")
     if sort.kind == "gap":
         return replace(sort, side="ones")
     if sort.literal is not None:
@@ -87,7 +87,7 @@ def _replaced(sorts: Sorts, tree: ast.Call, shape: ast.expr, axis: ast.expr, new
     frame = sorts.dims(sorts.of(shape))
     sorts.place(sorts.of(axis), frame)
     sorts.number(new)
-    return Sort("dims", frame)
+    return Sort("dims", frame, name=ONES if sorts.of(shape).name == ONES else "")
 
 
 def _mapped(sorts: Sorts, tree: ast.Call, axes: ast.expr, perm: ast.expr) -> Sort:

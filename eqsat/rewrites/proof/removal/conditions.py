@@ -225,7 +225,7 @@ class Conditions:
             if right.kind == "places":
                 sorts.place(left, right.frame)
                 return
-            self._check_listed(left, right, text)
+            self._check_listed(left, operation, right, text)
         elif kinds == ("number", "number"):
             return
         elif left.kind == "place" or right.kind == "place":
@@ -260,12 +260,16 @@ class Conditions:
         else:
             raise NotRemovable(text)
 
-    def _check_listed(self, left: Sort, right: Sort, text: str) -> None:
-        """Check that a number is one of some, or a rank, none of whose axes is lost then."""
+    def _check_listed(self, left: Sort, operation: ast.cmpop, right: Sort, text: str) -> None:
+        """Check that a number is one of some, or a rank, none of whose axes is lost then.
+
+        Of a rank that is none of these one more stays: above all of them it is none of them still.
+        """
         if not is_of_numbers(right):
             raise NotRemovable(text)
         if left.kind == "rank" and not left.offset and all(item.literal is not None for item in right.items):
-            self.frames.keep_right(left.frame, max(item.literal or 0 for item in right.items))
+            most = max((item.literal or 0 for item in right.items), default=0)
+            self.frames.keep_right(left.frame, most + isinstance(operation, ast.NotIn))
         elif left.kind != "number":
             raise NotRemovable(text)
 
@@ -348,4 +352,6 @@ def _is_place_in_perm(tree: ast.expr, sorts: Sorts) -> bool:
         return False
     sort = sorts.known.get(tree.value.id)
     is_open = sort is not None and sort.kind == "perm" and sort.frame.fixed is None and sort.target.fixed is None
-    return is_open and (sorts.of(tree.slice).literal or -1) > 0
+    # One that moves nothing has one frame, in which no axis is counted twice.
+    is_moved = sort is not None and sort.frame != sort.target
+    return is_open and is_moved and (sorts.of(tree.slice).literal or -1) > 0

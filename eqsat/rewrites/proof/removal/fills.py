@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from eqsat.language.ops import spec
 from eqsat.language.terms import Expression
 from eqsat.language.terms.pattern import ABSENT, App, Pattern, Spread, Var
 from eqsat.rewrites.conditions.syntax import conjuncts
-from eqsat.rewrites.rules.rule import SPLICE, Rule
+from eqsat.rewrites.rules.rule import SPLICE, Rule, applications
 
 #: Operators whose elements are all elements of their operands.
 _MOVEMENTS = frozenset({"transpose", "reshape", "expand", "slice", "tile", "concat"})
@@ -17,6 +18,8 @@ _MATRIX = 2
 _ZERO = "0.0"
 #: Conditions on elements, and on their types, whatever the rank is.
 _ON_ELEMENTS = frozenset({"finite", "static", "wide", "floating", "numeric", "constant", "is_zero"})
+#: Functions of sizes and ranks alone.
+_OF_SIZES = frozenset({"rank", "dim", "shape", "size", "len"})
 
 
 def bound_of_fill(rule: Rule) -> int | None:
@@ -39,7 +42,12 @@ def bound_of_fill(rule: Rule) -> int | None:
         return None
     parts = [part for condition in rule.conditions for part in conjuncts(condition.tree)]
     dtype = right.fields.get("dtype")
-    if not (isinstance(dtype, Expression) and _is_of_no_rank(dtype.tree) and all(map(_leaves_types, parts))):
+    types = frozenset(name for app in applications(left) for name in _types_in(app))
+    if not (
+        isinstance(dtype, Expression)
+        and _is_of_no_rank(dtype.tree)
+        and all(_leaves_types(part, types) for part in parts)
+    ):
         return None
     zeros = {ast.unparse(part.args[0]) for part in parts if isinstance(part, ast.Call) and _called(part) == "is_zero"}
     return _MATRIX if _number(left, zeros) == ast.unparse(value.tree) else None
@@ -73,13 +81,21 @@ def _is_of_no_rank(tree: ast.expr) -> bool:
     return isinstance(tree, ast.Name | ast.Constant)
 
 
-def _leaves_types(tree: ast.expr) -> bool:
-    """True of a condition that does not ask for other element types at other ranks."""
+def _leaves_types(tree: ast.expr, types: frozenset[str]) -> bool:
+    """True of a condition that asks for no other element types at other ranks: it compares no names of `types`."""
     if isinstance(tree, ast.Call):
-        return _called(tree) in _ON_ELEMENTS
-    return isinstance(tree, ast.Compare) and "dtype" not in {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name)
-    }
+        return _called(tree) in _ON_ELEMENTS and all(isinstance(one, ast.Name | ast.Constant) for one in tree.args)
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    called = {_called(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    return isinstance(tree, ast.Compare) and not names & types and called <= _OF_SIZES
+
+
+def _types_in(app: App) -> Iterator[str]:
+    """The names that attributes of element types, and records, are bound to."""
+    fields = [app.fields.get(name) for name in ("dtype", "to")]
+    yield from (field.tree.id for field in fields if isinstance(field, Expression) and isinstance(field.tree, ast.Name))
+    if app.record is not None:
+        yield app.record
 
 
 def _called(tree: ast.Call) -> str:

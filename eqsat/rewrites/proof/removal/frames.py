@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 #: The movement that leaves out one axis, counted from the last one as -1, and the one that leaves out the first axis.
-_WITHOUT_END = "without end "
-_WITHOUT_FIRST = "without first"
+#: No set of axes has a name with a space, as in the movement that leaves out some.
+_WITHOUT_END = "without the end "
+_WITHOUT_FIRST = "without the first"
 
 #: Products of matrices, or of a vector beside others.
 PRODUCTS = frozenset({"matmul"})

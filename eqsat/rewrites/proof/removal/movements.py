@@ -10,7 +10,7 @@ from eqsat.language.declaration import OpSpec
 from eqsat.language.terms.pattern import ABSENT, App, Spread, Var
 from eqsat.rewrites.proof.removal.frames import Frame, NotRemovable
 from eqsat.rewrites.proof.removal.patterns import PatternFrames, Sized
-from eqsat.rewrites.proof.removal.sorts import NUMBER, Sort
+from eqsat.rewrites.proof.removal.sorts import NUMBER, ONES, Sort
 from eqsat.rewrites.rules.rule import SPLICE
 
 
@@ -26,7 +26,12 @@ def _transpose(patterns: PatternFrames, app: App, declared: OpSpec, terms: Seque
     expression = app.fields.get("perm")
     if expression is None:
         raise NotRemovable("transpose by a record")
-    sort = _bound(patterns, expression.tree, lambda name: Sort("perm", frame, frame.moved(name), name=name))
+    still = patterns.said.identities
+    sort = _bound(
+        patterns,
+        expression.tree,
+        lambda name: Sort("perm", frame, frame if name in still else frame.moved(name), name=name),
+    )
     if sort.kind == "tuple" and frame.fixed is not None:
         return frame, keys
     if sort.kind != "perm" or not patterns.frames.is_same(sort.frame, frame):
@@ -96,6 +101,8 @@ def _gather(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequence
         return frame, keys  # along an axis that is kept, as a slice
     if frame.fixed is not None or not named.name or not isinstance(app.operands[1], Var):
         raise NotRemovable("gather along an axis that is counted, or by what is made")
+    if keys & more:
+        raise NotRemovable("indices at two places at once")
     # The axes of the indices are in place of the one that is named, and each may be lost as any other.
     return frame.moved(f"gathered {named.name} by {app.operands[1].name}"), keys | more
 
@@ -141,6 +148,8 @@ def _reshape(patterns: PatternFrames, app: App, declared: OpSpec, terms: Sequenc
     inner = app.operands[0]
     target = patterns.sorts.dims(sort)
     if not keys and patterns.is_thin(inner):
+        if target.fixed is None and sort.name != ONES and not patterns.is_single(inner):
+            raise NotRemovable("reshape of several elements along axes that may be lost")
         return target, keys
     if isinstance(inner, Var) and (inner.name, ast.unparse(expression.tree)) in patterns.said.shapes:
         return frame, keys  # its own shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -233,7 +233,7 @@ class PatternFrames:
             raise NotRemovable(f"{app.op} of operands that its form does not have")
         frames = [frame for frame, _ in terms]
         for place, (term, frame) in enumerate(zip(form.terms, frames, strict=False)):
-            self._keep_fixed(term, frame, app.operands[place])
+            self._keep_fixed(app, term, frame, app.operands[place])
         if form.result.attribute or form.terms[0].attribute:
             return self._along_named(app, declared, terms)
         blocks = [(frame, keys) for term, (frame, keys) in zip(form.terms, terms, strict=False) if term.open]
@@ -270,7 +270,7 @@ class PatternFrames:
                 if frame.fixed not in taken:
                     raise Untyped(f"{declared.name} of {frame.fixed} axes")
 
-    def _keep_fixed(self, term: IndexTerm, frame: Frame, operand: Pattern | Spread) -> None:
+    def _keep_fixed(self, app: App, term: IndexTerm, frame: Frame, operand: Pattern | Spread) -> None:
         """Keep the axes that a form names one by one, and note how many an operator asks for."""
         if not term.indices or term.attribute:
             return
@@ -279,7 +279,8 @@ class PatternFrames:
         self.frames.keep_right(frame, len(term.indices) - before - term.open)
         if self.is_left and isinstance(operand, Var):
             name = self.members.get(operand.name, operand.name)
-            self.least[name] = max(self.least.get(name, 0), term.fixed)
+            least = 1 if app.op in PRODUCTS else term.fixed  # a vector or more
+            self.least[name] = max(self.least.get(name, 0), least)
             if not term.broadcasts:
                 self.frames.below |= {(f"#{count}", name) for count in range(1, term.fixed + 1)}
 
@@ -344,6 +345,8 @@ class PatternFrames:
         if keeps is True or ast.unparse(app.fields["axes"].tree) == "()":
             return frame, keys
         if not named.name:
+            if keeps:
+                raise NotRemovable(f"{declared.name} that may keep its axis")
             return self._without_one(app, declared, frame), keys
         return frame.moved(f"without {named.name}" + (f" unless {keeps}" if keeps else "")), keys
 
@@ -359,15 +362,22 @@ class PatternFrames:
 
     def is_thin(self, pattern: Pattern | Spread) -> bool:
         """True of what varies along no axis but kept ones."""
+        return self._is_made_of(pattern, self.said.thin | self.ranks.keys())
+
+    def is_single(self, pattern: Pattern | Spread) -> bool:
+        """True of what has one element."""
+        return self._is_made_of(pattern, self.said.single | {name for name, rank in self.ranks.items() if not rank})
+
+    def _is_made_of(self, pattern: Pattern | Spread, names: Set[str]) -> bool:
+        """True of such operands, of numbers, and of what is made of these element by element."""
         if isinstance(pattern, Var):
-            name = self.members.get(pattern.name, pattern.name)
-            return name in self.said.thin or name in self.ranks
+            return self.members.get(pattern.name, pattern.name) in names
         if isinstance(pattern, Spread) or pattern == ABSENT:
             return False
         if pattern.op == "fill":
             shape = pattern.fields.get("shape")
             return shape is not None and ast.unparse(shape.tree) == "()"
-        return spec(pattern.op).pointwise and all(self.is_thin(operand) for operand in pattern.operands)
+        return spec(pattern.op).pointwise and all(self._is_made_of(operand, names) for operand in pattern.operands)
 
 
 def _loops(pattern: Pattern | Spread) -> Iterator[tuple[tuple[str, str], ...]]:

@@ -51,12 +51,17 @@ class Sort:
 
 
 NUMBER = Sort("number")
+#: The name of a shape that is 1 along all axes but kept ones.
+ONES = "ones"
 
 
 def is_of_numbers(sort: Sort) -> bool:
     """True of a sequence of numbers."""
     return sort.kind == "tuple" and all(item.kind == "number" for item in sort.items)
 
+
+#: What functions are declared to make that is no sequence.
+_OF_ONE = frozenset({"int", "float", "bool", "str", "Dim", "bool | Fail"})
 
 #: Functions of elements and types alone: what they say of tensors they say of parts of these.
 OF_ELEMENTS = frozenset({"number", "dtype", "wide", "finite", "floating", "numeric", "constant", "static"})
@@ -356,7 +361,7 @@ class Sorts:
             for one in tree.args:
                 self.frame(one)
             return NUMBER
-        if tree.func.id in FUNCTIONS and all(map(self._is_kept, tree.args)):
+        if tree.func.id in FUNCTIONS and _makes_number(tree.func.id) and all(map(self._is_kept, tree.args)):
             return NUMBER
         raise unknown(tree)
 
@@ -366,6 +371,11 @@ class Sorts:
             frame = self.frame(tree)
             return frame.fixed is not None and frame.exact
         return self.of(tree).kind == "number"
+
+
+def _makes_number(name: str) -> bool:
+    """True of a function that makes one number or statement: a sequence would say of how many axes it is."""
+    return FUNCTIONS[name].__annotations__.get("return") in _OF_ONE
 
 
 def unknown(tree: ast.expr) -> NotRemovable:

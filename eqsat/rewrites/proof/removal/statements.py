@@ -50,10 +50,14 @@ class RankStatements:
         }
         #: Operands that vary along no axis but one that is kept.
         self.thin: set[str] = set()
+        #: Operands of one element.
+        self.single: set[str] = set()
         #: Sequences whose members have as many axes each, if they have some number of axes.
         self.uniform: dict[str, int] = {}
         #: Operands with an expression that is their shape.
         self.shapes: set[tuple[str, str]] = set()
+        #: Permutations that conditions say move nothing.
+        self.identities: set[str] = set()
         #: Sets of axes of which conditions say how many there are.
         self.counts: dict[str, int] = {}
         for part in self.parts:
@@ -85,10 +89,13 @@ class RankStatements:
                 named, count = _asked(tree.left, "len"), tree.comparators[0]
                 if named and isinstance(count, ast.Constant) and type(count.value) is int:
                     self.counts[named] = count.value
+                if isinstance(tree.left, ast.Name) and isinstance(count, ast.Call):
+                    self.identities |= {tree.left.id} if ast.unparse(count.func) == "identity_perm" else set()
                 self._note_shapes(tree.left, tree.comparators[0])
                 self._note_shapes(tree.comparators[0], tree.left)
                 if _asked(tree.left, "size") and ast.unparse(tree.comparators[0]) == "1":
                     self.thin.add(_asked(tree.left, "size"))
+                    self.single.add(_asked(tree.left, "size"))
         elif isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name):
             names = [one.id if isinstance(one, ast.Name) else "" for one in tree.args]
             if tree.func.id == "spans" and all(names):
