@@ -84,7 +84,9 @@ def _is_of_no_rank(tree: ast.expr) -> bool:
 def _leaves_types(tree: ast.expr, types: frozenset[str]) -> bool:
     """True of a condition that asks for no other element types at other ranks: it compares no names of `types`."""
     if isinstance(tree, ast.Call):
-        return _called(tree) in _ON_ELEMENTS and all(isinstance(one, ast.Name | ast.Constant) for one in tree.args)
+        # Of sizes alone that are known, whatever it is asked of.
+        is_of_names = all(isinstance(one, ast.Name | ast.Constant) for one in tree.args)
+        return _called(tree) == "static" or (_called(tree) in _ON_ELEMENTS and is_of_names)
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
     called = {_called(node) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return isinstance(tree, ast.Compare) and not names & types and called <= _OF_SIZES
@@ -94,7 +96,7 @@ def _types_in(app: App) -> Iterator[str]:
     """The names that attributes of element types, and records, are bound to."""
     fields = [app.fields.get(name) for name in ("dtype", "to")]
     yield from (field.tree.id for field in fields if isinstance(field, Expression) and isinstance(field.tree, ast.Name))
-    if app.record is not None:
+    if app.record is not None and not {"dtype", "to"}.isdisjoint(spec(app.op).attrs):
         yield app.record
 
 
