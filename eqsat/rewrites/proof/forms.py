@@ -25,6 +25,7 @@ from eqsat.rewrites.proof.attributes import (
     lacks_axes,
     refuse_empty,
     size,
+    stated_formulas,
     stated_values,
 )
 from eqsat.rewrites.proof.constants.operands import ElementsAsked, ParametricOperand
@@ -84,6 +85,8 @@ class FormWalk(PatternWalk):
         self.dropped: list[Expression] = []
         #: What conditions say of the elements of operands.
         self.said: list[tuple[str, Callable[[Any], Any]]] = []
+        #: Why operands of integers that are calculated with are refused, unless conditions leave no match with them.
+        self._refused: dict[str, str] = {}
         self._lengths: dict[str, int] = {}
         self._floats, self._kinds = told_apart(rule), element_types(rule)
         # What is said of one operand alone is asked first, as it leaves fewer paths for what is said of several.
@@ -107,6 +110,8 @@ class FormWalk(PatternWalk):
         roots = self.roots(self.rule.left)
         self._check(everything=True)
         for operand in self.operands:
+            if operand.name in self._refused:
+                raise NotParametric(self._refused[operand.name])
             operand.is_matched = True
         return [self._applied[number] for number in roots]
 
@@ -184,9 +189,10 @@ class FormWalk(PatternWalk):
             rank = chosen(ranks, f"rank of {name}")
             dims = tuple(size(f"{name}.{axis}") for axis in range(rank))
             stated = declared.dtypes.get(place)
-            if declared.form is not None and place >= len(declared.form.terms) and stated is None:
-                raise NotParametric(f"an operand of {declared.name} of any element type")
+            is_of_any_type = declared.form is not None and place >= len(declared.form.terms) and stated is None
             kinds = self._floats if stated is None else index_types(self.rule, stated)
+            if is_of_any_type:
+                kinds = self._kinds
             other = partner(declared, place)
             if other is not None and (alike := before[other]) is not None:
                 kinds = (alike.dtype.value,)
@@ -196,6 +202,8 @@ class FormWalk(PatternWalk):
                 kinds = tuple(kind for kind in there if kind in self._floats) or kinds
             kind = DType.of(str(chosen(kinds, f"type of {name}")))
             operand = ParametricOperand(name, TensorType(kind, dims))
+            if is_of_any_type and not kind.is_float and kind is not DType.BOOL:
+                self._refused[operand.name] = f"an operand of {declared.name} of {kind}"
             operand.is_number = stated is not None and DType.of(stated) in EIGHT_BITS
             if operand.is_number and tells_integers(self.rule):
                 operand.limits = whole_limits(self.rule, kind.value, narrowest=False)
@@ -226,6 +234,8 @@ class FormWalk(PatternWalk):
         for name, key in step.names.items():
             if key in self.bound:
                 known[name] = self.bound[key]
+            elif name == "shape" and (stated := self._stated_shape(key[0])) is not None:
+                known[name] = stated
         for name, expression in step.asked.items():
             try:
                 known[name] = self._value(expression, self._inside(step))
@@ -265,6 +275,26 @@ class FormWalk(PatternWalk):
             if key not in self.bound:
                 self._bind(key, attrs[name])
         return attrs
+
+    def _stated_shape(self, name: str) -> tuple[Any, ...] | None:
+        """The dims that a condition says a shape is equal to, if it does of what is bound already.
+
+        On a path on which the condition holds the shape is that one, and there is none for each rank, and for each dim,
+        on which it does not.
+        """
+        known = {**self.bindings.tensors, **self.bindings.attrs}
+        for tree in stated_formulas(self.rule, name):
+            said = Expression(ast.unparse(tree), tree)
+            if name not in known and known.keys() >= set(compiled(said).names):
+                earlier = current().left
+                try:
+                    value = self._value(said, self.bindings)
+                except (NotParametric, Undefined, ElementsAsked):
+                    current().left = earlier
+                    continue
+                if isinstance(value, tuple) and all(isinstance(dim, int) for dim in value):
+                    return value
+        return None
 
     def _with_switches(self, expression: Expression, known: Bindings) -> Bindings:
         """Bindings with what an expression asks of records that are bound later, where that is true or false."""

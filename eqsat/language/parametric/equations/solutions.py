@@ -75,7 +75,7 @@ class Solutions(ABC):
         return True
 
     def _without_positive_factors(self, formula: Dim) -> Dim:
-        """A formula without what all of its terms are multiplied by and is above 0: that it is 0 says the same of both."""
+        """A formula without the factors that all of its terms have and that are above 0: both are 0, or neither is."""
         terms = formula.terms if isinstance(formula, Sym) else ()
         if len(terms) < 2:
             return formula

@@ -1,4 +1,4 @@
-"""Numbers of places by which sums over them are divided: where such a number is above 0, its quotient by itself is 1."""
+"""Numbers of places by which sums over them are divided: one that is above 0 has 1 as its quotient by itself."""
 
 from __future__ import annotations
 
