@@ -9,7 +9,8 @@ from typing import Any
 from eqsat.errors import GraphError
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
-from eqsat.language.parametric.integers import NotParametric
+from eqsat.language.parametric.facts import Fact
+from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import Attrs, Bindings, DType, Expression, TensorType
@@ -85,8 +86,6 @@ class FormWalk(PatternWalk):
         self.dropped: list[Expression] = []
         #: What conditions say of the elements of operands.
         self.said: list[tuple[str, Callable[[Any], Any]]] = []
-        #: Why operands of integers that are calculated with are refused, unless conditions leave no match with them.
-        self._refused: dict[str, str] = {}
         self._lengths: dict[str, int] = {}
         self._floats, self._kinds = told_apart(rule), element_types(rule)
         # What is said of one operand alone is asked first, as it leaves fewer paths for what is said of several.
@@ -110,8 +109,6 @@ class FormWalk(PatternWalk):
         roots = self.roots(self.rule.left)
         self._check(everything=True)
         for operand in self.operands:
-            if operand.name in self._refused:
-                raise NotParametric(self._refused[operand.name])
             operand.is_matched = True
         return [self._applied[number] for number in roots]
 
@@ -189,10 +186,9 @@ class FormWalk(PatternWalk):
             rank = chosen(ranks, f"rank of {name}")
             dims = tuple(size(f"{name}.{axis}") for axis in range(rank))
             stated = declared.dtypes.get(place)
-            is_of_any_type = declared.form is not None and place >= len(declared.form.terms) and stated is None
+            if declared.form is not None and place >= len(declared.form.terms) and stated is None:
+                raise NotParametric(f"an operand of {declared.name} of any element type")
             kinds = self._floats if stated is None else index_types(self.rule, stated)
-            if is_of_any_type:
-                kinds = self._kinds
             other = partner(declared, place)
             if other is not None and (alike := before[other]) is not None:
                 kinds = (alike.dtype.value,)
@@ -202,8 +198,6 @@ class FormWalk(PatternWalk):
                 kinds = tuple(kind for kind in there if kind in self._floats) or kinds
             kind = DType.of(str(chosen(kinds, f"type of {name}")))
             operand = ParametricOperand(name, TensorType(kind, dims))
-            if is_of_any_type and not kind.is_float and kind is not DType.BOOL:
-                self._refused[operand.name] = f"an operand of {declared.name} of {kind}"
             operand.is_number = stated is not None and DType.of(stated) in EIGHT_BITS
             if operand.is_number and tells_integers(self.rule):
                 operand.limits = whole_limits(self.rule, kind.value, narrowest=False)
@@ -234,7 +228,7 @@ class FormWalk(PatternWalk):
         for name, key in step.names.items():
             if key in self.bound:
                 known[name] = self.bound[key]
-            elif name == "shape" and (stated := self._stated_shape(key[0])) is not None:
+            elif name == "shape" and key[1] is None and (stated := self._stated_shape(key[0])) is not None:
                 known[name] = stated
         for name, expression in step.asked.items():
             try:
@@ -293,6 +287,8 @@ class FormWalk(PatternWalk):
                     current().left = earlier
                     continue
                 if isinstance(value, tuple) and all(isinstance(dim, int) for dim in value):
+                    if not all(current().decide(Fact.positive(formula_of(dim))) for dim in value):
+                        raise NoMatch(f"no elements along some axis of {name}")
                     return value
         return None
 

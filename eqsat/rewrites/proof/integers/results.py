@@ -17,7 +17,7 @@ from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.sums.ranges import limits_of
 from eqsat.language.terms import Attrs, DType, TensorType
 from eqsat.rewrites.proof.constants.operands import ParametricOperand
-from eqsat.rewrites.proof.integers.wrapping import holds_what_fits, keeps_zeros, takes_truth
+from eqsat.rewrites.proof.integers.wrapping import holds_what_fits, keeps_zeros
 from eqsat.rewrites.proof.types import whole_limits
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, distinct, types_of
@@ -50,8 +50,6 @@ class StoredResults:
             if self._is_moved or (declared.movement and one.op != "pad") or one.op in _OF_ANY_TYPE:
                 continue
             of_zeros = all(map(_is_zero, one.operands)) and keeps_zeros(declared)
-            if _takes_truth_alone(one):
-                continue
             if self._takes(one) and not holds_what_fits(declared) and not of_zeros:
                 raise NotParametric(f"{one.op} of other numbers than floats")
             made = one.op in ("fill", "pad") and one.types[0].dtype is DType.BOOL and not _is_written(one)
@@ -126,15 +124,6 @@ def _is_finite(operand: Any) -> bool:
 
 def _is_zero(operand: Any) -> bool:
     return isinstance(operand, Term) and _is_written(operand) and not operand.attrs["value"]
-
-
-def _takes_truth_alone(one: Term) -> bool:
-    """True if an operator with floats as results takes floats, and truth values where these are no more than that."""
-    declared, types = spec(one.op), types_of(one.operands)
-    if not all(type.dtype.is_float for type in one.types) or declared.dtypes:
-        return False
-    places = [place for place, type in enumerate(types) if type is not None and not type.dtype.is_float]
-    return bool(places) and all(types[p].dtype is DType.BOOL and takes_truth(declared, p) for p in places)  # type: ignore[union-attr]
 
 
 def _is_written(one: Term) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import EqsatError, GraphError
+from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration import InferRule, OpSpec
 from eqsat.language.declaration.spec import Reference
@@ -22,8 +22,6 @@ from eqsat.rewrites.rules.term import outputs
 
 #: How far from a whole number floats may be that were rounded.
 _NEAR = 1e-9
-#: How many samples with truth values are looked at.
-_TRUTHS = 40
 #: Narrow types, with the least and the largest number of each.
 _NARROW = {DType.INT8: limits_of(DType.INT8), DType.BOOL: (0, 1)}
 
@@ -73,46 +71,6 @@ def _seen_to_keep_zeros(name: str, _reference: Reference, _infer: InferRule) -> 
         return not any(np.any(one) for results in found for one in results or ())
 
     return holds_on_samples(spec(name), f"zeros {name}", holds)
-
-
-def takes_truth(declared: OpSpec, place: int) -> bool:
-    """True if an operator is seen to take truth values at a place, beside floats, for no more than true and false.
-
-    The reference is run on Python's, too, which add up as the numbers 0 and 1 that terms make of them. An array's do
-    not: where it adds, negates or subtracts these, it makes others, so that one that makes the same does none of that.
-    """
-    return declared.is_shipped and _seen_to_take_truth(declared.name, place, declared.reference, declared.infer)
-
-
-@cache
-def _seen_to_take_truth(name: str, place: int, _reference: Reference, _infer: InferRule) -> bool:
-    declared, rng, seen = spec(name), Random(f"truth {place} of {name}"), 0
-    values = np.random.default_rng(rng.randrange(1 << 30))
-    if declared.max_operands is not None and place >= declared.max_operands:
-        return False
-    for _ in range(_TRUTHS):
-        drawn = declared.drawn(rng, [None] * max(declared.min_operands, place + 1), {})
-        if drawn is None or len(drawn[0]) <= place:
-            continue
-        arrays = [values.normal(size=dims_of(shape)) for shape in drawn[0]]
-        truth = values.integers(0, 2, arrays[place].shape).astype(bool)
-        types = [TensorType(DType.BOOL if k == place else DType.FLOAT64, a.shape) for k, a in enumerate(arrays)]
-        try:
-            results = declared.result_types(types, declared.complete(drawn[1]))
-            found = []
-            for given in (truth, truth.astype(object)):
-                operands = [given if k == place else array for k, array in enumerate(arrays)]
-                with np.errstate(all="ignore"):
-                    made = outputs(Floats(wide=True), name, declared.complete(drawn[1]), operands, types, results)
-                found.append([np.asarray(one, np.float64) for one in made])
-        except (EqsatError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
-            return False
-        if not all(one.dtype.is_float for one in results):
-            return False
-        if not all(np.allclose(a, b, rtol=_NEAR, atol=_NEAR, equal_nan=True) for a, b in zip(*found, strict=True)):
-            return False
-        seen += 1
-    return seen > _TRUTHS // 2
 
 
 def _results(declared: OpSpec, drawn: Mapping[str, Any], arrays: Sequence[Any], kind: DType) -> list[Any] | None:
