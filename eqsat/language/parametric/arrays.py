@@ -293,15 +293,27 @@ def spread(array: Any, shape: Sequence[Any]) -> Element:
     if array.is_uniform:
         return lambda indices: array.at((0,) * array.ndim)
     lead = len(shape) - array.ndim
-    path = current()
-    # An axis that is as long as the result's needs no question whether it is one element that is repeated.
-    ones = [
-        path.reduced(formula_of(d)) != path.reduced(formula_of(n)) and bool(d == 1)
-        for d, n in zip(array.shape, shape[lead:], strict=True)
-    ]
+    ones = [_is_repeated(formula_of(d), formula_of(n)) for d, n in zip(array.shape, shape[lead:], strict=True)]
     return lambda indices: array.at(
         tuple([0 if one else index for one, index in zip(ones, indices[lead:], strict=True)])
     )
+
+
+def _is_repeated(dim: Dim, size: Dim) -> bool:
+    """True if a dim is 1 on this path, so that its one element is repeated; else it is the size that it broadcasts to.
+
+    Nothing is asked of one that is known to be that size. Where it is known to be 1 or that size, without which, and is
+    not 1, its size is noted.
+    """
+    path = current()
+    dim, size = path.reduced(dim), path.reduced(size)
+    if dim == size:
+        return False
+    if path.decide(Fact.equal(dim, 1)):
+        return True
+    if not path.is_inner and path.known_answer(broadcasts(size, dim)):
+        path.assume(Fact.equal(size, dim))
+    return False
 
 
 def broadcasts(size: Dim, dim: Dim) -> Fact:

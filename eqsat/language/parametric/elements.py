@@ -14,6 +14,7 @@ from eqsat.language.parametric.facts import Fact, substituted
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import FiniteAlgebra, size_name, size_term
 from eqsat.language.parametric.paths import Path, Restart, TooManyQuestions, current, explored
+from eqsat.language.parametric.sums.counts import without_counts
 from eqsat.language.parametric.sums.digits import positive_digits
 from eqsat.language.parametric.sums.domains import asked, innermost, joined, limits, pinned, solution
 from eqsat.language.parametric.sums.extremes import extreme
@@ -318,7 +319,7 @@ class Elements:
             return result * term if all(path.decide(question) for question in domain) else self.z3.RealVal(0)
         count = self.count(bound, domain) if self.z3.is_rational_value(term) else None
         if count is not None:
-            return result * term * self.number(count)
+            return without_counts(self, result * term * self.number(count))
         return result * self.fold("sum", bound, domain, term)
 
     def count(self, bound: tuple[str, ...], domain: tuple[Fact, ...]) -> Dim | None:

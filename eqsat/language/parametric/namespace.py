@@ -16,6 +16,7 @@ from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.integers import NotParametric, Ratio, Unknown, integer
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
+from eqsat.language.parametric.sums.counts import without_counts
 from eqsat.language.terms import DType, TensorType
 
 
@@ -60,7 +61,7 @@ class ParametricNamespace(TermNamespace):
 
         def quotient(x: Any, y: Any) -> Any:
             need_divisor(self.elements, y)
-            return x * self._algebra.inverse(y)
+            return without_counts(self.elements, x * self._algebra.inverse(y))
 
         return self._each(quotient, a, b)
 

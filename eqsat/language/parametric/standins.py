@@ -6,7 +6,7 @@ shape rules that call these run as copies whose globals have stand-ins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from types import FunctionType, ModuleType
@@ -16,8 +16,10 @@ import numpy as np
 
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
-from eqsat.language.parametric.arrays import IndexedArray, broadcast
-from eqsat.language.parametric.integers import NotParametric, Unknown
+from eqsat.language.ops.elementwise import broadcasts_to
+from eqsat.language.parametric.arrays import IndexedArray, broadcast, broadcasts
+from eqsat.language.parametric.integers import NotParametric, Unknown, formula_of
+from eqsat.language.parametric.paths import current
 from eqsat.language.terms import broadcast_shapes
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -32,6 +34,14 @@ def _triangle(rows: Any, columns: Any = None, k: int = 0, dtype: Any = float) ->
     if dtype is not bool:
         raise NotParametric(f"numpy.tri of {dtype}")
     return IndexedArray((rows, columns), lambda indices: bool(indices[1] <= indices[0] + k))
+
+
+def _broadcasts_to(shape: Sequence[Any], target: Sequence[Any]) -> bool:
+    """False where a shape does not broadcast to another: of each dim it is asked whether it does, not in which way."""
+    if len(shape) > len(target):
+        return False
+    pairs = zip(reversed(shape), reversed(target), strict=False)
+    return all(current().decide(broadcasts(formula_of(n), formula_of(d))) for d, n in pairs)
 
 
 class _StandInModule:
@@ -49,6 +59,7 @@ _STAND_INS: dict[int, Any] = {
     id(np): _StandInModule(np, {"tri": _triangle}),
     # Of dims that are the same, or known to be 1, nothing is asked.
     id(broadcast_shapes): broadcast,
+    id(broadcasts_to): _broadcasts_to,
 }
 
 

@@ -290,3 +290,20 @@ def _values(operation: ast.cmpop, tree: ast.expr) -> tuple[Any, ...]:
 def _is_plain(value: Any) -> bool:
     """True of what is equal to nothing but itself."""
     return value is None or isinstance(value, str) or (isinstance(value, tuple) and all(map(_is_plain, value)))
+
+
+@cache
+def stated_formulas(rule: Rule, name: str) -> tuple[ast.expr, ...]:
+    """The formulas that conditions say an attribute with a name of its own is equal to.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> (rule,) = parse_rules("r: reshape(x, shape=s) => x if s == shape(x)", origin="candidate")
+    >>> [ast.unparse(one) for one in stated_formulas(rule, "s")]
+    ['shape(x)']
+    """
+    found = []
+    for part in (part for condition in rule.conditions for part in conjuncts(condition.tree)):
+        if isinstance(part, ast.Compare) and len(part.ops) == 1 and isinstance(part.ops[0], ast.Eq):
+            sides = (part.left, part.comparators[0])
+            found += [b for a, b in (sides, sides[::-1]) if isinstance(a, ast.Name) and a.id == name]
+    return tuple(found)

@@ -9,7 +9,8 @@ from typing import Any
 from eqsat.errors import GraphError
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
-from eqsat.language.parametric.integers import NotParametric
+from eqsat.language.parametric.facts import Fact
+from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import Attrs, Bindings, DType, Expression, TensorType
@@ -25,6 +26,7 @@ from eqsat.rewrites.proof.attributes import (
     lacks_axes,
     refuse_empty,
     size,
+    stated_formulas,
     stated_values,
 )
 from eqsat.rewrites.proof.constants.operands import ElementsAsked, ParametricOperand
@@ -226,6 +228,8 @@ class FormWalk(PatternWalk):
         for name, key in step.names.items():
             if key in self.bound:
                 known[name] = self.bound[key]
+            elif name == "shape" and key[1] is None and (stated := self._stated_shape(key[0])) is not None:
+                known[name] = stated
         for name, expression in step.asked.items():
             try:
                 known[name] = self._value(expression, self._inside(step))
@@ -265,6 +269,28 @@ class FormWalk(PatternWalk):
             if key not in self.bound:
                 self._bind(key, attrs[name])
         return attrs
+
+    def _stated_shape(self, name: str) -> tuple[Any, ...] | None:
+        """The dims that a condition says a shape is equal to, if it does of what is bound already.
+
+        On a path on which the condition holds the shape is that one, and there is none for each rank, and for each dim,
+        on which it does not.
+        """
+        known = {**self.bindings.tensors, **self.bindings.attrs}
+        for tree in stated_formulas(self.rule, name):
+            said = Expression(ast.unparse(tree), tree)
+            if name not in known and known.keys() >= set(compiled(said).names):
+                earlier = current().left
+                try:
+                    value = self._value(said, self.bindings)
+                except (NotParametric, Undefined, ElementsAsked):
+                    current().left = earlier
+                    continue
+                if isinstance(value, tuple) and all(isinstance(dim, int) for dim in value):
+                    if not all(current().decide(Fact.positive(formula_of(dim))) for dim in value):
+                        raise NoMatch(f"no elements along some axis of {name}")
+                    return value
+        return None
 
     def _with_switches(self, expression: Expression, known: Bindings) -> Bindings:
         """Bindings with what an expression asks of records that are bound later, where that is true or false."""

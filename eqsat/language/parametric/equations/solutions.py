@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from eqsat.language.parametric.equations.bounds import FormulaBounds
 from eqsat.language.parametric.facts import Fact, least_of, substituted
-from eqsat.language.terms.dims import Dim, Sym, evaluate, linear_in
+from eqsat.language.terms.dims import Dim, Sym, evaluate, exact_quotient, linear_in
 
 
 class Solutions(ABC):
@@ -65,15 +65,40 @@ class Solutions(ABC):
 
     def _solve_one(self, equation: Dim) -> bool:
         """True if an equation says what one more of its unknowns is."""
-        formula = self.reduced(equation)
-        if self._solve_sum(formula):
+        whole = self.reduced(equation)
+        formula = self._without_positive_factors(whole)
+        if not (self._solve_sum(formula) or self._solve_linear(formula)):
+            return self._solve_unit(formula) or self._solve_multiple(formula)
+        if formula != whole and not self.is_inner:
+            # Z3 does not always divide: it is told of what follows.
+            self.facts.setdefault(Fact.equal(formula, 0), False)
+        return True
+
+    def _without_positive_factors(self, formula: Dim) -> Dim:
+        """A formula without the factors that all of its terms have and that are above 0: both are 0, or neither is."""
+        terms = formula.terms if isinstance(formula, Sym) else ()
+        if len(terms) < 2:
+            return formula
+        shared = {atom for atom, _ in terms[0][0]}.intersection(*({atom for atom, _ in one} for one, _ in terms[1:]))
+        for atom in sorted(shared, key=str):
+            factor = Sym([(((atom, 1),), 1)])
+            while self._is_positive(factor) and (rest := exact_quotient(formula, factor)) is not None:
+                formula = rest
+        return formula
+
+    def _is_positive(self, factor: Sym) -> bool:
+        if least_of(factor, self.least) > 0:
             return True
+        return bool(self.known_answer(Fact.positive(factor)))
+
+    def _solve_linear(self, formula: Dim) -> bool:
+        """True if an equation says what one of its unknowns is by a factor of 1 or -1."""
         for name in sorted(formula.names() if isinstance(formula, Sym) else (), reverse=True):
             parts = linear_in(formula, name)
             if parts is not None and abs(parts[0]) == 1:
                 self._set(name, -parts[0] * parts[1])
                 return True
-        return self._solve_unit(formula) or self._solve_multiple(formula)
+        return False
 
     def _solve_sum(self, formula: Dim) -> bool:
         """True if an equation says that a sum of what is not below 0 is 0: each of it is, and so some unknown is."""

@@ -12,6 +12,7 @@ from eqsat.language.arithmetic.algebra import fraction
 from eqsat.language.parametric.atoms import Fold, Read
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.paths import Path, current
+from eqsat.language.parametric.sums.counts import without
 from eqsat.language.terms import DType
 from eqsat.language.terms.dims import Dim
 
@@ -114,7 +115,7 @@ class WholeRanges:
             for divisor in [f for f in factors if z3.is_app(f) and f.decl().name() == "inverse"]:
                 same = next((f for f in factors if f.eq(divisor.arg(0))), None)
                 if same is not None and algebra.settle(same != 0, z3.BoolVal(True), _STEPS, facts) == "proved":
-                    factors = _without(_without(factors, same), divisor)
+                    factors = without(without(factors, same), divisor)
             parts.append((coefficient, reduce(lambda a, b: a * b, factors, z3.RealVal(1))))
         return algebra.total(parts)
 
@@ -140,12 +141,6 @@ class WholeRanges:
                 return found
             path = path.outer
         return None
-
-
-def _without(factors: Sequence[Any], factor: Any) -> list[Any]:
-    """Factors without one of them, taken once."""
-    place = next(k for k, one in enumerate(factors) if one.eq(factor))
-    return [*factors[:place], *factors[place + 1 :]]
 
 
 def _size_of(one: Range) -> Dim:
