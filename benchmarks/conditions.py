@@ -1,9 +1,10 @@
 """Tries what every condition of the shipped rules is for: ``python -m benchmarks.conditions --jobs 2``.
 
-Each rule is judged without one of its conditions: refuted, so that the condition is needed, or proved for every size,
-so that it is not needed for the rule to be true. Conditions about constants say where a rule pays, those about
-rounding, infinities and integers what proofs over the reals do not speak of. What is found is kept line by line beside
-the result until all have been tried, so that an interrupted run goes on where it stood.
+Each rule is judged without one of its conditions: refuted, so that the condition is needed, or shown to say no more
+that is not true, so that it is not: the other conditions imply it, or the sides are proved equal for every size where
+it does not hold. Conditions about constants say where a rule pays and change no element. Those about kinds of numbers
+keep out infinities, integers and types that are not tried exhaustively: "redundant" is said there of real numbers.
+What is found is kept line by line beside the result until all have been tried, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
