@@ -6,7 +6,8 @@ from benchmarks.conditions import DROPPED
 from benchmarks.rules.dropping import DeniedRule, dropped, prove_denied
 from benchmarks.rules.mutation import mutants
 from benchmarks.rules.needed import verdict
-from eqsat.rewrites.proof.sizes import NO_MATCH
+from eqsat.rewrites.proof.check import size_mismatch
+from eqsat.rewrites.proof.sizes import NO_MATCH, followed, prove_paths
 from eqsat.rewrites.rules.parser import parse_rules
 
 #: Conditions that are true or have no value.
@@ -66,3 +67,10 @@ def test_a_condition_that_is_implied_or_about_cost_is_redundant(text, why):
     rule, mutant, _ = without(text)
     found, reason = verdict(rule, mutant)
     assert found == "redundant" and why in reason
+
+
+def test_a_path_of_opaque_operators_that_ends_a_proof_is_an_instance_to_run():
+    (rule,) = parse_rules("rule: gru(x * s, w, r, b, **a) => gru(x, w, r, b, **a)", origin="candidate")
+    found = prove_paths(rule, 100, opaque=followed(rule))
+    assert found.instance is not None and found.instance.attrs["a"]["activations"] == ()
+    assert size_mismatch(rule, found) is not None
