@@ -1,14 +1,14 @@
 """Tries what every condition of the shipped rules is for: ``python -m benchmarks.conditions --jobs 2``.
 
-Each rule is judged without one of its conditions: refuted, so that the condition is needed, or proved for every size,
-so that it is not needed for the rule to be true. Conditions about constants say where a rule pays, those about
-rounding, infinities and integers what proofs over the reals do not speak of. What is found is kept line by line beside
-the result until all have been tried, so that an interrupted run goes on where it stood.
+Each rule is judged without one of its conditions: refuted, so that the condition is needed, or shown to say no more
+that is not true, so that it is not: the other conditions imply it, or the sides are proved equal for every size where
+it does not hold. Conditions about constants say where a rule pays and change no element. Those about kinds of numbers
+keep out infinities, integers and types that are not tried exhaustively: "redundant" is said there of real numbers.
+What is found is kept line by line beside the result until all have been tried, so that an interrupted run goes on.
 """
 
 from __future__ import annotations
 
-import ast
 import json
 import time
 from collections import Counter
@@ -19,53 +19,28 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.rules.dropping import dropped
 from benchmarks.rules.journal import journalled
 from benchmarks.rules.mutation import Mutant, mutants, sample
-from eqsat.rewrites.conditions.syntax import conjuncts
-from eqsat.rewrites.proof.check import Effort, check
-from eqsat.rewrites.rules.evidence import sizes_proved
+from benchmarks.rules.needed import subject, verdict
 from eqsat.rewrites.rules.loader import shipped_rules
-from eqsat.rewrites.rules.rule import Rule
 
 RESULT = Path(__file__).parent / "results" / "conditions.json"
 DROPPED = "condition dropped"
-#: Few instances for Z3, which settles none that a proof for every size does not.
-EFFORT = Effort(symbolic=4)
-#: What a condition is about, by the functions that it calls.
-SUBJECTS = {
-    "cost": frozenset({"constant", "static"}),
-    "numbers": frozenset({"wide", "finite", "floating", "numeric", "representable"}),
-}
 VERDICTS = ("refuted", "redundant", "undecided")
-
-
-def subject(rule: Rule, mutant: Rule) -> str:
-    """What the condition is about that a mutant lacks: cost, kinds of numbers, or what is equal."""
-    kept = {condition.text for condition in mutant.conditions}
-    names: set[str] = set()
-    for condition in rule.conditions:
-        for part in conjuncts(condition.tree):
-            if ast.unparse(part) not in kept and condition.text not in kept:
-                names |= {
-                    node.func.id
-                    for node in ast.walk(part)
-                    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
-                }
-    return next((name for name, functions in SUBJECTS.items() if names and names <= functions), "equality")
 
 
 def judged(mutant: Mutant) -> dict[str, Any]:
     """The verdict on one rule that lacks a condition, and the processor seconds that it took."""
     (rule,) = (one for one in shipped_rules() if one.name == mutant.origin)
     began = time.process_time()
-    found = check(mutant.rule, EFFORT)
-    verdict = "refuted" if found.verdict == "refuted" else "redundant" if found.ranks >= 0 else "undecided"
+    found, why = verdict(rule, mutant.rule)
     return {
         "text": mutant.rule.text,
         "origin": mutant.origin,
-        "subject": subject(rule, mutant.rule),
-        "verdict": verdict,
-        "why": sizes_proved(found.ranks, found.every_rank) if verdict == "redundant" else found.detail or found.open,
+        "subject": subject(dropped(rule, mutant.rule)),
+        "verdict": found,
+        "why": why,
         "seconds": round(time.process_time() - began, 2),
     }
 

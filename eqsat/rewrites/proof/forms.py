@@ -259,8 +259,10 @@ class FormWalk(PatternWalk):
                 looked = set(declared.attrs)
         attrs = declared.complete(
             {
-                name: free.value(name) if name in looked or name in known else OpaqueValue(f"{free.name} {name}")
-                for name in declared.attrs
+                name: free.value(name)
+                if name in looked or name in known
+                else OpaqueValue(f"{free.name} {name}", default)
+                for name, default in declared.attrs.items()
             }
         )
         if step.record is not None and step.record not in self.bound:
@@ -330,6 +332,8 @@ class FormWalk(PatternWalk):
             try:
                 holds = bool(self._value(condition, bindings))
             except Undefined as error:
+                if self.rule.holds_undefined(condition):
+                    continue
                 raise NoMatch(error.what) from None
             except ElementsAsked:
                 self._without(condition)

@@ -11,6 +11,7 @@ from typing import Any
 
 from eqsat.errors import GraphError
 from eqsat.language.declaration import OpSpec
+from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
 from eqsat.language.parametric.arrays import IndexedArray
 from eqsat.language.parametric.equality import Equality
@@ -36,7 +37,7 @@ from eqsat.rewrites.proof.naturality.proof import is_natural
 from eqsat.rewrites.proof.opaque.borders import moves_pads, unpadded, with_border
 from eqsat.rewrites.proof.opaque.claims import follows_form
 from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, sees_products
-from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
+from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes, OpaqueValue
 from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
 from eqsat.rewrites.proof.types import is_stood_for, refuse_inspected, widest_limits
@@ -45,6 +46,8 @@ from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, 
 
 #: What shape rules say where an operator takes operands of one element type, and has others.
 _TYPES_DIFFER = "element types differ"
+#: Why a proof ends of a rule of which all paths are known, up to the highest rank, and none of them matches.
+NO_MATCH = "the left side matches at no rank that was tried"
 #: How often Z3 is asked for the proof of a rule, and the rank that is the highest to try.
 QUESTIONS, HIGHEST = 1_500, 4
 #: The highest rank to try where it suffices.
@@ -126,7 +129,7 @@ def prove_sizes(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) 
     """
     if is_natural(rule):
         return SizesProof(highest, 1, every_rank=True, any_length=True)
-    opaque = frozenset(app.op for root in rule.roots for app in applications(root) if is_followed(spec(app.op)))
+    opaque = followed(rule)
     # Where less is looked at there are fewer paths: that comes first.
     known = prove_paths(rule, questions, highest, opaque) if opaque else None
     if known is not None and known.every_rank:
@@ -143,7 +146,7 @@ def prove_paths(
     Of operators that are `opaque` no more is used than their index form.
     """
     enough = sufficient_rank(rule, opaque)
-    found = SizesProof(-1, 0, open="the left side matches at no rank that was tried")
+    found = SizesProof(-1, 0, open=NO_MATCH)
     last_rank = max(highest, enough) if enough is not None and highest >= HIGHEST and enough <= _FURTHEST else highest
     if (enough is not None and enough <= last_rank) or opaque:
         questions = max(questions, min(_MORE * questions, _MORE * QUESTIONS))
@@ -163,6 +166,11 @@ def prove_paths(
             if found.matches and left < growth * count and rank < last_rank:
                 return replace(found, open=f"more than {questions} questions to Z3 at rank {rank + 1}")
     return found
+
+
+def followed(rule: Rule) -> frozenset[str]:
+    """The operators of the left side that a proof may take for what is said of them."""
+    return frozenset(app.op for root in rule.roots for app in applications(root) if is_followed(spec(app.op)))
 
 
 def is_followed(declared: OpSpec) -> bool:
@@ -235,15 +243,19 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
     return True
 
 
-def instance_of(bindings: Bindings, witness: Mapping[str, int]) -> Bindings:
-    """An instance, without elements, with the numbers of a witness for unknown ones."""
+def instance_of(bindings: Bindings, witness: Mapping[str, int]) -> Bindings | None:
+    """An instance, without elements, with a witness's numbers; None where an attribute not looked at has no default."""
     made: dict[int, Drawn] = {}
+    lacking: list[OpaqueValue] = []
 
     def known(thing: Any) -> Any:
         if type(thing) is Unknown:
             return evaluate(thing.formula, witness)
         if type(thing) is UnknownNumber:
             return _SOME_NUMBER
+        if isinstance(thing, OpaqueValue):
+            lacking.extend([thing] if thing.default is REQUIRED else [])
+            return thing.default
         if isinstance(thing, Attrs):
             return Attrs({name: known(value) for name, value in thing.items()})
         if isinstance(thing, tuple):
@@ -257,7 +269,8 @@ def instance_of(bindings: Bindings, witness: Mapping[str, int]) -> Bindings:
         return thing
 
     tensors = {name: known(thing) for name, thing in bindings.tensors.items()}
-    return Bindings(tensors, {name: known(value) for name, value in bindings.attrs.items()})
+    attrs = {name: known(value) for name, value in bindings.attrs.items()}
+    return None if lacking else Bindings(tensors, attrs)
 
 
 #: The number that an attribute is in an instance which says nothing of it.

@@ -156,6 +156,10 @@ class Rule:
             return error.what
         return None if holds else str(getattr(holds, "reason", "")) or f"not {condition.text}"
 
+    def holds_undefined(self, condition: Expression) -> bool:
+        """True of a condition that holds where it has no value: none of a rule does, but for one that is denied."""
+        return False
+
     def attributes(self, app: App, bindings: Bindings) -> Mapping[str, Any]:
         """The attributes of a right-side App: its record, then its fields; Undefined where one has no value."""
         record: Mapping[str, Any] = bindings.attrs[app.record] if app.record is not None else {}

@@ -29,10 +29,10 @@ from eqsat.rewrites.rules.term import result_types
 
 
 class OpaqueValue:
-    """A value of an attribute of which nothing is asked but whether it is the same."""
+    """A value of an attribute of which nothing is asked but whether it is the same; in instances it is the default."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, default: Any) -> None:
+        self.name, self.default = name, default
 
     def __repr__(self) -> str:
         return f"<{self.name}>"
