@@ -6,7 +6,7 @@ shape rules that call these run as copies whose globals have stand-ins.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from types import FunctionType, ModuleType
@@ -16,6 +16,7 @@ import numpy as np
 
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
+from eqsat.language.ops.windows import pad_spatial
 from eqsat.language.parametric.arrays import IndexedArray, broadcast
 from eqsat.language.parametric.integers import NotParametric, Unknown
 from eqsat.language.terms import broadcast_shapes
@@ -34,6 +35,15 @@ def _triangle(rows: Any, columns: Any = None, k: int = 0, dtype: Any = float) ->
     return IndexedArray((rows, columns), lambda indices: bool(indices[1] <= indices[0] + k))
 
 
+def _with_border(xp: Any, x: Any, pads: Sequence[Any], value: float = 0.0) -> Any:
+    """`pad_spatial` that does not ask whether there is a border: one of no width leaves an array as it is."""
+    if all(type(pad) is not Unknown for pad in pads):
+        return pad_spatial(xp, x, pads, value)
+    count = len(pads) // 2
+    widths = [(0, 0)] * (x.ndim - count) + list(zip(pads[:count], pads[count:], strict=True))
+    return np.pad(x, widths, constant_values=xp.number(value, x))
+
+
 class _StandInModule:
     """A module some of whose functions are others."""
 
@@ -49,6 +59,7 @@ _STAND_INS: dict[int, Any] = {
     id(np): _StandInModule(np, {"tri": _triangle}),
     # Of dims that are the same, or known to be 1, nothing is asked.
     id(broadcast_shapes): broadcast,
+    id(pad_spatial): _with_border,
 }
 
 

@@ -26,7 +26,7 @@ from eqsat.language.terms import Attrs, Bindings, TensorType
 from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.rewrites.conditions.expression import Undefined, typed_by
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
+from eqsat.rewrites.proof.attributes import AXES_BEFORE_SPACE, MEMBERS, NoMatch
 from eqsat.rewrites.proof.axes.borders import outputs_inside
 from eqsat.rewrites.proof.constants.elements import OF_ELEMENTS, elements_of, place_found
 from eqsat.rewrites.proof.constants.operands import ElementsAsked, ParametricOperand
@@ -40,6 +40,7 @@ from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes
 from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
 from eqsat.rewrites.proof.types import is_stood_for, refuse_inspected, widest_limits
+from eqsat.rewrites.proof.windows.values import window_output
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, right_terms, types_of
 
@@ -50,8 +51,8 @@ QUESTIONS, HIGHEST = 1_500, 4
 #: How many times as many questions a rule has with one more axis, at most, where it did not grow by less before: where
 #: no budget lasts for them they are not begun.
 _GROWTH = 8
-#: How many times as many questions there are where operators are opaque, which are answered faster, and where the
-#: rank that suffices is known.
+#: How many times as many questions there are where operators are opaque, which are answered faster, where they move
+#: windows, of which strides, pads and dilations may each be left out, and where the rank that suffices is known.
 _MORE = 4
 
 
@@ -80,7 +81,8 @@ class SizesProof:
         """True if an instance is one that the proof is of: by ranks and sizes, lengths of shapes, and of sequences."""
         groups = [thing if isinstance(thing, tuple) else (thing,) for thing in bindings.tensors.values()]
         members = math.inf if self.any_length else MEMBERS
-        most = {"shape": math.inf if self.every_rank else self.rank, "sizes": members}
+        rank = math.inf if self.every_rank else self.rank
+        most = {"shape": rank, "sizes": members, "kernel": rank - AXES_BEFORE_SPACE}
         return (
             self.is_proved
             and all(
@@ -141,8 +143,9 @@ def prove_paths(
     Of operators that are `opaque` no more is used than their index form.
     """
     enough = sufficient_rank(rule, opaque)
+    moves_windows = any(spec(name).windowed for name in rule.operators())
     found = SizesProof(-1, 0, open="the left side matches at no rank that was tried")
-    if (enough is not None and enough <= highest) or opaque:
+    if (enough is not None and enough <= highest) or moves_windows or opaque:
         questions = max(questions, min(_MORE * questions, _MORE * QUESTIONS))
     count = 0
     with SolverBudget(questions) as asked:
@@ -368,6 +371,13 @@ class _Evaluation:
         number = lengths.everywhere if isinstance(lengths, ParametricOperand) else None
         return list(recurrent_outputs(elements, one.op, one.attrs, operands, one.types, number))
 
+    def _looked_into(self, one: Term, operands: list[Any], types: list[TensorType | None]) -> list[Any]:
+        interpretation, attrs = self._interpretation, self._stored.written(one)
+        sums = window_output(interpretation.elements, spec(one.op), attrs, operands, types, one.type)
+        if sums is not None:
+            return [sums]
+        return outputs_inside(interpretation, one.op, attrs, operands, types, one.types, parametric_spec(one.op))
+
     def _values(self, one: Term | ParametricOperand) -> list[Any]:
         if id(one) not in self._known and isinstance(one, Term):
             operands = [None if o is None else self._values(o)[0] for o in one.operands]  # type: ignore[arg-type]
@@ -379,9 +389,6 @@ class _Evaluation:
             if one.op in self._opaque:
                 made = self._opaque_values(one, operands, types)
             else:
-                attrs = self._stored.written(one)
-                made = outputs_inside(
-                    self._interpretation, one.op, attrs, operands, types, one.types, parametric_spec(one.op)
-                )
+                made = self._looked_into(one, operands, types)
             self._known[id(one)] = self._stored.held(one, made)
         return self._known[id(one)]
