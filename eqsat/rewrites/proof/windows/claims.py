@@ -96,7 +96,9 @@ def _holds_once(
         least, count = (0, 2 * space) if name == "pads" else (1, space)
         numbers = tuple(rng.randint(least, most) for _ in range(count))
         placing[name] = numbers if name != "pads" or is_padded else (0,) * count
-    left_out = {name: () for name, numbers in placing.items() if rng.random() < 1 / len(PLACING) and len({*numbers}) == 1}
+    left_out = {
+        name: () for name, numbers in placing.items() if rng.random() < 1 / len(PLACING) and len({*numbers}) == 1
+    }
     for name in left_out:
         placing[name] = tuple(0 if name == "pads" else 1 for _ in placing[name])
     own = {KERNEL: kernel} if KERNEL in declared.attrs else {}
