@@ -9,7 +9,7 @@ from eqsat.language.declaration import OpSpec
 from eqsat.language.parametric.arrays import IndexedArray, product_of
 from eqsat.language.parametric.definedness import need_divisor
 from eqsat.language.parametric.elements import Elements
-from eqsat.language.parametric.integers import formula_of
+from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
 from eqsat.rewrites.proof.opaque.layout import layout
@@ -62,6 +62,14 @@ class WindowSums(OpaqueResult):
         return elements.algebra.normal(total * elements.algebra.inverse(count))
 
 
+def _refuse_unplaced(attrs: Attrs) -> None:
+    """NotParametric for windows that may be placed as no operator places them, of which a sum would be something."""
+    if not all(pad >= 0 for pad in attrs["pads"]):
+        raise NotParametric("pads below 0")
+    if not all(number > 0 for name in ("strides", "dilations", KERNEL) for number in attrs.get(name, ())):
+        raise NotParametric("strides, dilations or windows of no size")
+
+
 def window_output(
     elements: Elements,
     declared: OpSpec,
@@ -76,5 +84,6 @@ def window_output(
     found = layout(declared, attrs, [None if t is None else t.rank for t in types])
     if found is None or not sums_over_windows(declared, attrs, found):
         return None
+    _refuse_unplaced(attrs)
     made = WindowSums(declared, attrs, operands, types, elements)
     return IndexedArray(result.dims, made.element)
