@@ -13,7 +13,8 @@ from dataclasses import dataclass, fields
 from eqsat.errors import ShapeError
 from eqsat.language.terms import Bindings, Expression
 from eqsat.rewrites.conditions.expression import evaluate
-from eqsat.rewrites.proof.sizes import HIGHEST, NO_MATCH, QUESTIONS, SizesProof, followed, prove_paths
+from eqsat.rewrites.proof.scope import SizesProof
+from eqsat.rewrites.proof.sizes import HIGHEST, NO_MATCH, QUESTIONS, followed, prove_paths
 from eqsat.rewrites.rules.rule import Rule
 
 

@@ -123,10 +123,15 @@ _kernel = partial(
 @_kernel(infer=_identity_kernel_type, shapes="channels, channels, kernel….")
 def identity_kernel(xp: Any, *, channels: int, kernel: tuple[int, ...], dtype: str = "float32") -> Any:
     """The filter of shape (channels, channels, kernel…) whose convolution, padded to keep the size, changes nothing."""
-    result = _filled((channels, channels, *kernel), _element(xp, 0.0, dtype))
-    middle = tuple(k // 2 for k in kernel)
-    result[(np.arange(channels), np.arange(channels), *middle)] = _element(xp, 1.0, dtype)
-    return result
+    zeros = _filled((channels, channels, *kernel), _element(xp, 0.0, dtype))
+    row, column, *places = (
+        np.arange(size, like=zeros).reshape([size if k == axis else 1 for k in range(zeros.ndim)])
+        for axis, size in enumerate(zeros.shape)
+    )
+    is_one = row == column
+    for place, size in zip(places, kernel, strict=True):
+        is_one = np.logical_and(is_one, place == size // 2)
+    return xp.where(is_one, _element(xp, 1.0, dtype), zeros)
 
 
 def _pool_kernel_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:

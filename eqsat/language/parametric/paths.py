@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from typing import Any, TypeVar
 
+from eqsat.language.parametric.equations.models import model_beside
 from eqsat.language.parametric.equations.products import contradicts
 from eqsat.language.parametric.equations.solutions import Solutions
 from eqsat.language.parametric.facts import Fact, least_of, term
@@ -271,7 +272,10 @@ def explored(
                     pending.append((_numbers(solver.model()), [*facts[:place], question.turned]))
                 elif answer == z3.unknown:
                     _ASKED.get().spend()
-                    if not contradicts([*given, *facts[:place], question.turned]):
+                    asked = [*given, *facts[:place], question.turned]
+                    if (model := model_beside(solver, asked, path.witness)) is not None:
+                        pending.append((_numbers(model), [*facts[:place], question.turned]))
+                    elif not contradicts(asked):
                         raise TooManyQuestions(f"Z3 does not know whether {question.turned}")
                 solver.pop()
             solver.add(term(question))

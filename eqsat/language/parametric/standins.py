@@ -17,6 +17,7 @@ import numpy as np
 from eqsat.language.declaration import OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.ops.elementwise import broadcasts_to
+from eqsat.language.ops.windows import pad_spatial
 from eqsat.language.parametric.arrays import IndexedArray, broadcast, broadcasts
 from eqsat.language.parametric.integers import NotParametric, Unknown, formula_of
 from eqsat.language.parametric.paths import current
@@ -44,6 +45,15 @@ def _broadcasts_to(shape: Sequence[Any], target: Sequence[Any]) -> bool:
     return all(current().decide(broadcasts(formula_of(n), formula_of(d))) for d, n in pairs)
 
 
+def _with_border(xp: Any, x: Any, pads: Sequence[Any], value: float = 0.0) -> Any:
+    """`pad_spatial` that does not ask whether there is a border: one of no width leaves an array as it is."""
+    if all(type(pad) is not Unknown for pad in pads):
+        return pad_spatial(xp, x, pads, value)
+    count = len(pads) // 2
+    widths = [(0, 0)] * (x.ndim - count) + list(zip(pads[:count], pads[count:], strict=True))
+    return np.pad(x, widths, constant_values=xp.number(value, x))
+
+
 class _StandInModule:
     """A module some of whose functions are others."""
 
@@ -60,6 +70,7 @@ _STAND_INS: dict[int, Any] = {
     # Of dims that are the same, or known to be 1, nothing is asked.
     id(broadcast_shapes): broadcast,
     id(broadcasts_to): _broadcasts_to,
+    id(pad_spatial): _with_border,
 }
 
 

@@ -28,7 +28,7 @@ Typing: TypeAlias = Callable[[str, Attrs, Sequence[TensorType | None]], tuple[Te
 _TYPING: ContextVar[Typing | None] = ContextVar("typing", default=None)
 #: Functions of operands, which a proof works out in another way, and what stands in their places.
 _OF_SHAPES = frozenset({"broadcast", "hidden", "mask_spans", "spans"})
-REPLACEABLE = _OF_SHAPES | {"first", "last", "index", "entry", "block", "is_upper"}
+REPLACEABLE = _OF_SHAPES | {"first", "last", "index", "entry", "block", "is_upper", "group_count"}
 _REPLACED: ContextVar[Mapping[str, Callable[..., Any]]] = ContextVar("replaced", default=MappingProxyType({}))
 _BUILTINS: dict[str, Callable[..., Any]] = {
     "len": len,

@@ -22,8 +22,9 @@ from eqsat.rewrites.rules.rule import Rule
 
 #: The most members of a sequence, and the most parts that one operand is split into.
 MEMBERS = 2
-#: The least rank of an operand with axes of space.
-_SPATIAL = 3
+#: The axes before those of space, batches or filters and channels, and the least rank of an operand that has both.
+AXES_BEFORE_SPACE = 2
+_SPATIAL = AXES_BEFORE_SPACE + 1
 
 
 class NoMatch(Exception):  # noqa: N818 - nothing is wrong
@@ -165,7 +166,7 @@ class FreeAttributes:
         # Of what is left out there is no path of its own where it is as if the usual were written.
         if not self._is_usual(name) and chosen([True, False], f"{name} left out"):
             return ()
-        return tuple(size(f"{name}.{place}", least) for place in range(times * (self._rank - 2)))
+        return tuple(size(f"{name}.{place}", least) for place in range(times * (self._rank - AXES_BEFORE_SPACE)))
 
     def _is_usual(self, name: str) -> bool:
         attribute = name.removeprefix(f"{self.name} ")
@@ -180,14 +181,20 @@ class FreeAttributes:
         return self._spatial(name, 0)
 
     def _kernel(self, name: str) -> tuple[Any, ...]:
+        if not self.types and self.declared.generated:
+            most = self.most_rank - AXES_BEFORE_SPACE
+            if most < 0:
+                raise NoMatch(f"{self.declared.name} of a rank above {self.most_rank}")
+            count = chosen(range(most + 1), f"axes of {name}")
+            return tuple(size(f"{name}.{place}") for place in range(count))
         if self._rank < _SPATIAL:
             raise NoMatch(f"{self.declared.name} without axes of space")
-        return tuple(size(f"{name}.{place}") for place in range(self._rank - 2))
+        return tuple(size(f"{name}.{place}") for place in range(self._rank - AXES_BEFORE_SPACE))
 
     def _group(self, name: str) -> Any:
         return size(name)
 
-    _groups = _blocksize = _p = _group
+    _groups = _blocksize = _channels = _p = _group
 
     def _activation(self, name: str) -> str:
         return str(chosen(["none", "relu"], name))

@@ -25,7 +25,8 @@ from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, ope
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
 from eqsat.rewrites.proof.floats import numbers_of
-from eqsat.rewrites.proof.sizes import QUESTIONS, SizesProof, prove_sizes
+from eqsat.rewrites.proof.scope import SizesProof
+from eqsat.rewrites.proof.sizes import QUESTIONS, prove_sizes
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
 from eqsat.rewrites.rules.rule import RIGHT, Rule, applications
 from eqsat.rewrites.rules.term import (
@@ -48,8 +49,7 @@ class Effort:
     The first `extremes` numeric instances are tried with infinities, NaN and integers as well; `turned` is how many
     questions of types and conditions are turned to solve for others; `questions` is how often Z3 is asked for a proof
     for every size, 0 for none, and `wider` how many times as often where Z3 does not settle an instance; `bounded` is
-    the budget of choices for bounded execution, 0 for none. A symbolic instance has at most `size` elements over all
-    its values.
+    the budget of choices for bounded execution, 0 for none. A symbolic instance has at most `size` elements in all.
     """
 
     numeric: int = 80

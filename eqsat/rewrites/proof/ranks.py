@@ -61,6 +61,8 @@ def sufficient_rank(rule: Rule, opaque: frozenset[str] = frozenset()) -> int | N
     each axis by itself, so that one axis is like another, or an instance of a higher rank that refutes the rule may
     lose an axis (`proof/removal`). Of operators that are `opaque` a proof uses no more than their index form.
     """
+    if any(of == "kernel" for _, of in open_lengths(rule)):
+        return None
     if works_axis_by_axis(rule):
         return _AXIS_BY_AXIS
     if _is_pointwise(rule):
@@ -172,21 +174,19 @@ def _bounded_ranks(rule: Rule) -> dict[str, int]:
 
 
 def open_lengths(rule: Rule) -> list[tuple[str, str]]:
-    """The attributes of a left side that are as long as they like: names with the attribute's own, "shape" or "sizes".
+    """The attributes of a left side that are as long as they like: names with the attribute's own, "shape" or "sizes",
+    and "kernel" of what has no operands, where it has as many axes besides as batches and channels are.
 
     One that is a part of a record has the record's name.
     """
     found = []
     for app in (app for root in rule.roots for app in applications(root)):
-        for attribute in ("shape", "sizes"):
+        for attribute in ("shape", "sizes", *(() if app.operands else ("kernel",))):
             field = app.fields.get(attribute)
             if isinstance(field, Expression) and isinstance(field.tree, ast.Name):
                 found.append((field.tree.id, attribute))
             elif field is None and attribute in spec(app.op).attrs and app.record is not None:
                 found.append((app.record, attribute))
-        kernel = app.fields.get("kernel")
-        if not app.operands and isinstance(kernel, Expression) and isinstance(kernel.tree, ast.Name):
-            found.append((kernel.tree.id, "shape"))  # of what is made of it alone
     return found
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from operator import ge, le
@@ -39,10 +38,12 @@ from eqsat.rewrites.proof.opaque.claims import follows_form
 from eqsat.rewrites.proof.opaque.recurrent import LENGTHS, recurrent_outputs, sees_products
 from eqsat.rewrites.proof.opaque.types import OF_SHAPES, OpaqueTypes, OpaqueValue
 from eqsat.rewrites.proof.opaque.values import opaque_output
-from eqsat.rewrites.proof.ranks import open_lengths, sufficient_rank
+from eqsat.rewrites.proof.ranks import sufficient_rank
+from eqsat.rewrites.proof.scope import SizesProof
 from eqsat.rewrites.proof.types import is_stood_for, refuse_inspected, widest_limits
+from eqsat.rewrites.proof.windows.values import window_output
 from eqsat.rewrites.rules.rule import Rule, applications
-from eqsat.rewrites.rules.term import Term, distinct, left_terms, output_types, right_terms, types_of
+from eqsat.rewrites.rules.term import Term, distinct, output_types, right_terms, types_of
 
 #: What shape rules say where an operator takes operands of one element type, and has others.
 _TYPES_DIFFER = "element types differ"
@@ -55,68 +56,9 @@ _FURTHEST = 6
 #: How many times as many questions a rule has with one more axis, at most, where it did not grow by less before: where
 #: no budget lasts for them they are not begun.
 _GROWTH = 8
-#: How many times as many questions there are where operators are opaque, which are answered faster, and where the
-#: rank that suffices is known.
+#: How many times as many questions there are where operators are opaque, which are answered faster, where they move
+#: windows, of which strides, pads and dilations may each be left out, and where the rank that suffices is known.
 _MORE = 4
-
-
-@dataclass(frozen=True)
-class SizesProof:
-    """A proof for every size, of at least 1, of operands and results up to a rank; -1 where there is none.
-
-    `every_rank` says that no higher rank is left, or that axes beyond those are like them, `any_length` that sequences
-    are of any length. `matches` counts the paths on which the left side matches, `open` is why the proof ends at that
-    rank, and `instance`, without elements, is one for which the sides could not be shown to be equal.
-    """
-
-    rank: int
-    matches: int
-    every_rank: bool = False
-    any_length: bool = False
-    open: str = ""
-    instance: Bindings | None = None
-
-    @property
-    def is_proved(self) -> bool:
-        """True if the rule holds for every size at some ranks."""
-        return self.rank >= 0
-
-    def covers(self, rule: Rule, bindings: Bindings) -> bool:
-        """True if an instance is one that the proof is of: by ranks and sizes, lengths of shapes, and of sequences."""
-        groups = [thing if isinstance(thing, tuple) else (thing,) for thing in bindings.tensors.values()]
-        members = math.inf if self.any_length else MEMBERS
-        most = {"shape": math.inf if self.every_rank else self.rank, "sizes": members}
-        return (
-            self.is_proved
-            and all(
-                len(group) <= members and (self.every_rank or one.type.rank <= self.rank)
-                for group in groups
-                for one in group
-            )
-            and all(min(one.static, default=1) > 0 for one in _types(rule, bindings))
-            and all(
-                name in bindings.attrs and _length(bindings.attrs[name], of) <= most[of]
-                for name, of in open_lengths(rule)
-            )
-        )
-
-
-def _types(rule: Rule, bindings: Bindings) -> list[TensorType]:
-    """The types of all tensors of the left side."""
-    found: list[TensorType] = []
-    for one in distinct(left_terms(rule, bindings)):
-        found += _outputs(one)
-    return found
-
-
-def _outputs(one: Any) -> Sequence[TensorType]:
-    """The types of the outputs of a term, or that of an operand."""
-    return one.types if isinstance(one, Term) else (one.type,)
-
-
-def _length(attribute: Any, of: str) -> int:
-    """The length of an attribute, or of the part of a record that is meant."""
-    return len(attribute[of] if isinstance(attribute, Attrs) else attribute)
 
 
 def prove_sizes(rule: Rule, questions: int = QUESTIONS, highest: int = HIGHEST) -> SizesProof:
@@ -146,9 +88,10 @@ def prove_paths(
     Of operators that are `opaque` no more is used than their index form.
     """
     enough = sufficient_rank(rule, opaque)
+    moves_windows = any(spec(name).windowed for name in rule.operators())
     found = SizesProof(-1, 0, open=NO_MATCH)
     last_rank = max(highest, enough) if enough is not None and highest >= HIGHEST and enough <= _FURTHEST else highest
-    if (enough is not None and enough <= last_rank) or opaque:
+    if (enough is not None and enough <= last_rank) or moves_windows or opaque:
         questions = max(questions, min(_MORE * questions, _MORE * QUESTIONS))
     count = 0
     with SolverBudget(questions) as asked:
@@ -232,7 +175,7 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
         return _Failure(f"types differ: {_listed(left)} and {_listed(right)}", walk.bindings)
     stored = StoredResults(rule, left, right, interpretation.elements)
     stored.refuse_unfollowed()
-    if is_stood_for(rule, (one for term in distinct([*left, *right]) for one in _outputs(term))):
+    if is_stood_for(rule, output_types(distinct([*left, *right]))):
         return False
     evaluation = _Evaluation(walk, interpretation, opaque, stored)
     if not evaluation.finds_all_that_it_gathers(left, right):
@@ -384,6 +327,13 @@ class _Evaluation:
         number = lengths.everywhere if isinstance(lengths, ParametricOperand) else None
         return list(recurrent_outputs(elements, one.op, one.attrs, operands, one.types, number))
 
+    def _looked_into(self, one: Term, operands: list[Any], types: list[TensorType | None]) -> list[Any]:
+        interpretation, attrs = self._interpretation, self._stored.written(one)
+        sums = window_output(interpretation.elements, spec(one.op), attrs, operands, types, one.type)
+        if sums is not None:
+            return [sums]
+        return outputs_inside(interpretation, one.op, attrs, operands, types, one.types, parametric_spec(one.op))
+
     def _values(self, one: Term | ParametricOperand) -> list[Any]:
         if id(one) not in self._known and isinstance(one, Term):
             operands = [None if o is None else self._values(o)[0] for o in one.operands]  # type: ignore[arg-type]
@@ -395,9 +345,6 @@ class _Evaluation:
             if one.op in self._opaque:
                 made = self._opaque_values(one, operands, types)
             else:
-                attrs = self._stored.written(one)
-                made = outputs_inside(
-                    self._interpretation, one.op, attrs, operands, types, one.types, parametric_spec(one.op)
-                )
+                made = self._looked_into(one, operands, types)
             self._known[id(one)] = self._stored.held(one, made)
         return self._known[id(one)]

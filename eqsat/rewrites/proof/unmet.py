@@ -10,7 +10,7 @@ from eqsat.errors import RuleError
 from eqsat.language.terms.pattern import App, Bindings, Var, roots_of
 from eqsat.rewrites.discovery.equations.sides import written
 from eqsat.rewrites.instances.instance import Sampler, operands
-from eqsat.rewrites.proof.numbers import numberless
+from eqsat.rewrites.instances.numbers import numberless
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import left_terms
 

@@ -172,7 +172,7 @@ def distinct(terms: Iterable[Any]) -> Iterable[Any]:
         yield term
 
 
-def output_types(terms: list[Any]) -> list[TensorType]:
+def output_types(terms: Iterable[Any]) -> list[TensorType]:
     """The types of all outputs of the terms in order."""
     return [t for term in terms for t in getattr(term, "types", None) or (term.type,)]
 

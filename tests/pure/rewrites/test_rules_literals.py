@@ -9,7 +9,7 @@ from eqsat.language.terms import DType, TensorType
 from eqsat.language.terms.pattern import App, Var
 from eqsat.rewrites.conditions.functions import FUNCTIONS
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.proof.numbers import instances_with_numbers, numberless
+from eqsat.rewrites.instances.numbers import instances_with_numbers, numberless
 from eqsat.rewrites.proof.prove import prove
 from eqsat.rewrites.rules.loader import laws
 from eqsat.rewrites.rules.parser import parse_rules

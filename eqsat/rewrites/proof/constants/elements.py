@@ -114,6 +114,6 @@ def _index(x: Any, size: Any) -> Any:
 
 #: Functions of the elements of constants, by what conditions say of these.
 OF_ELEMENTS: dict[str, Callable[..., Any]] = {
-    **{name: _answered(name) for name in ("first", "last", "entry", "block", "is_upper")},
+    **{name: _answered(name) for name in ("first", "last", "entry", "block", "is_upper", "group_count")},
     "index": _index,
 }

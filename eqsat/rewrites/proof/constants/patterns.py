@@ -19,6 +19,8 @@ from eqsat.rewrites.proof.attributes import NoMatch, chosen, size
 PlacedElement: TypeAlias = Callable[[Elements, Indices], Any]
 #: The least size of a square matrix with one number on its diagonal and another beside it.
 _LEAST_EVEN = 3
+#: The least rank of filters.
+_LEAST_FILTERS = 3
 
 
 @dataclass(frozen=True)
@@ -98,6 +100,24 @@ def _blocks(name: str, type: TensorType) -> ConstantPattern:
     return ConstantPattern(element, {"block": lambda axis: sizes[axis]})
 
 
+def _grouped(name: str, type: TensorType) -> ConstantPattern:
+    """Filters in two or more equal groups, of which each reads channels of its own: zeros for those of other groups."""
+    if type.rank < _LEAST_FILTERS or not type.dtype.is_float:
+        raise NoMatch("not filters of floats")
+    count = size(f"groups of {name}", 2)
+    dims: tuple[Any, ...] = type.dims[:2]
+    if any(dim % count != 0 for dim in dims):
+        raise NoMatch("not in that many groups")
+    rows, columns = (dim // count for dim in dims)
+
+    def element(elements: Elements, at: Indices) -> Any:
+        if at[0] // rows != at[1] // columns:
+            return elements.algebra.real(0)
+        return elements.read(name, [current().reduced(formula_of(index)) for index in at])
+
+    return ConstantPattern(element, {"group_count": lambda: count})
+
+
 def _selection(name: str, type: TensorType, axis: Any) -> ConstantPattern:
     """A single one on each line along an axis, and zeros beside it."""
     dims = _matrix(type)
@@ -139,5 +159,6 @@ PATTERNS: Mapping[str, Callable[..., ConstantPattern]] = {
     "is_triangle": _triangle,
     "is_even_beside": _even_beside,
     "is_in_blocks": _blocks,
+    "is_grouped": _grouped,
     "is_selection": _selection,
 }

@@ -152,7 +152,7 @@ def _is_product(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, A
         space = found.opaque(0)
         if [whole.shape[k] for k in found.opaque(None)] != [arrays[0].shape[k] for k in space]:
             return False
-        return are_near(whole, _sums_of_products(declared, found, attrs, arrays, whole.shape, lambda at: at))
+        return are_near(whole, sums_of_products(declared, found, attrs, arrays, whole.shape, lambda at: at))
 
     return _holds_placed(declared, shapes, drawn, rng, tuple(_PLACING), holds)
 
@@ -167,7 +167,7 @@ def _keeps_constants(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[s
         given = [first, *arrays[1:]]
         whole = computed_in_floats(declared, attrs, given)
         nowhere = (0,) * len(found.opaque(0))
-        return are_near(whole, _sums_of_products(declared, found, attrs, given, whole.shape, lambda _: nowhere))
+        return are_near(whole, sums_of_products(declared, found, attrs, given, whole.shape, lambda _: nowhere))
 
     return _holds_placed(declared, shapes, drawn, rng, ("pads",), holds)
 
@@ -205,7 +205,7 @@ def _holds_placed(
     return True
 
 
-def _sums_of_products(
+def sums_of_products(
     declared: OpSpec,
     found: OperatorAxes,
     attrs: Attrs,
