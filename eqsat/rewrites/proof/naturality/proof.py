@@ -65,6 +65,8 @@ class _Walk:
             raise Unfollowed
         operands = [self.value(operand, loop) for operand in pattern.operands]
         attributes = _attributes(pattern, loop)
+        if pattern.op == "fill":
+            return self.operations.filled(attributes)
         if declared.pointwise:
             return self.operations.on_each(declared, attributes, operands)
         if declared.movement:
