@@ -259,7 +259,9 @@ class Algebra:
         """A truth value: a = b, a < b or a <= b."""
         z3 = self.z3
         if is_bool(z3, a) and is_bool(z3, b):
-            return z3.simplify(a == b) if isinstance(a, z3.ExprRef) or isinstance(b, z3.ExprRef) else a == b
+            if not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef):
+                return bool(a == b if how == "=" else a < b if how == "<" else a <= b)
+            return z3.simplify(a == b if how == "=" else z3.And(z3.Not(a), b) if how == "<" else z3.Or(z3.Not(a), b))
         difference = self.normal(self.real(a) - self.real(b))
         zero = z3.RealVal(0)
         relation = difference == zero if how == "=" else difference < zero if how == "<" else difference <= zero
