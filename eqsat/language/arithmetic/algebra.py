@@ -10,8 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.arithmetic.roots import facts_of_roots
+
 #: Functions of one variable that no number leaves in another order.
 _MONOTONE = frozenset({"tanh", "erf", "atan", "sinh", "asinh", "floor", "ceil", "round", "sign"})
+#: Which part of the steps of an equality is for facts of roots.
+_OF_ROOTS = 10
 
 
 class Algebra:
@@ -286,8 +290,15 @@ class Algebra:
         solver = z3.Solver()
         # Steps rather than time bound the search, so that verdicts do not depend on the load of the machine.
         solver.set("rlimit", steps)
+        facts = list(facts)
         solver.add(goal, *self._facts(goal), *facts)
-        return "proved" if solver.check() == z3.unsat else "unknown"
+        if solver.check() == z3.unsat:
+            return "proved"
+        # Products of roots may take all steps: what needs none of them is tried first, and then a tenth of the steps.
+        roots = facts_of_roots(z3, [goal, *facts])
+        solver.set("rlimit", steps // _OF_ROOTS)
+        solver.add(*roots)
+        return "proved" if roots and solver.check() == z3.unsat else "unknown"
 
     def _facts(self, goal: Any) -> list[Any]:
         """Facts that hold of the maxima, exponentials and inverses inside a goal."""
