@@ -141,5 +141,5 @@ def test_operators_whose_results_do_not_wrap_before_they_are_rounded() -> None:
         ("less_equal(not_(x), not_(y)) => or_(x, not_(y))", True),
     ],
 )
-def test_that_a_truth_value_is_less_than_another_is_not_that_the_two_are_equal(text, holds):
+def test_that_a_truth_value_is_less_than_another_is_not_that_the_two_are_equal(text: str, holds: bool) -> None:
     assert prove_paths(rule(text), highest=1).is_proved == holds
