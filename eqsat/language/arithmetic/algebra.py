@@ -10,8 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.arithmetic.roots import facts_of_roots
+
 #: Functions of one variable that no number leaves in another order.
 _MONOTONE = frozenset({"tanh", "erf", "atan", "sinh", "asinh", "floor", "ceil", "round", "sign"})
+#: Which part of the steps of an equality is for facts of roots.
+_OF_ROOTS = 10
 
 
 class Algebra:
@@ -259,7 +263,9 @@ class Algebra:
         """A truth value: a = b, a < b or a <= b."""
         z3 = self.z3
         if is_bool(z3, a) and is_bool(z3, b):
-            return z3.simplify(a == b) if isinstance(a, z3.ExprRef) or isinstance(b, z3.ExprRef) else a == b
+            if not isinstance(a, z3.ExprRef) and not isinstance(b, z3.ExprRef):
+                return bool(a == b if how == "=" else a < b if how == "<" else a <= b)
+            return z3.simplify(a == b if how == "=" else z3.And(z3.Not(a), b) if how == "<" else z3.Or(z3.Not(a), b))
         difference = self.normal(self.real(a) - self.real(b))
         zero = z3.RealVal(0)
         relation = difference == zero if how == "=" else difference < zero if how == "<" else difference <= zero
@@ -284,8 +290,15 @@ class Algebra:
         solver = z3.Solver()
         # Steps rather than time bound the search, so that verdicts do not depend on the load of the machine.
         solver.set("rlimit", steps)
+        facts = list(facts)
         solver.add(goal, *self._facts(goal), *facts)
-        return "proved" if solver.check() == z3.unsat else "unknown"
+        if solver.check() == z3.unsat:
+            return "proved"
+        # Products of roots may take all steps: what needs none of them is tried first, and then a tenth of the steps.
+        roots = facts_of_roots(z3, [goal, *facts])
+        solver.set("rlimit", steps // _OF_ROOTS)
+        solver.add(*roots)
+        return "proved" if roots and solver.check() == z3.unsat else "unknown"
 
     def _facts(self, goal: Any) -> list[Any]:
         """Facts that hold of the maxima, exponentials and inverses inside a goal."""

@@ -46,9 +46,26 @@ TRUE = (
     "reduce_sum(x / c, **a) => reduce_sum(x, **a) / reshape(c, shape=()) if size(c) == 1, spans(x, c), wide(x), "
     "invertible(c)",
     "resize_nearest(x, **a) + resize_nearest(y, **a) => resize_nearest(x + y, **a) if same_shape(x, y)",
+    "reshape(x, shape=s) => x if s == shape(x)",
+    "reshape(reshape(x, shape=s), shape=t) => reshape(x, shape=t)",
+    "reshape(exp(reshape(x, shape=s)), shape=t) => exp(x) if shape(x) == t",
+    "reshape(fill(shape=s, value=v, dtype=d), shape=t) => fill(shape=t, value=v, dtype=d)",
 )
 #: False rules, most of them true ones without what makes them so.
 FALSE = (
+    "reshape(x, shape=s) => x if broadcast(shape(x), s) == shape(x)",
+    "reshape(reshape(x, shape=s), shape=t) => reshape(x, shape=s)",
+    "reshape(reshape(x, shape=s) + y, shape=t) => reshape(x + y, shape=t)",
+    "reshape(reshape(x, shape=s) + reshape(y, shape=r), shape=t) => reshape(x + y, shape=t)",
+    "reshape(expand(reshape(x, shape=s), shape=r), shape=t) => reshape(x, shape=t)",
+    "reshape(transpose(reshape(x, shape=s), perm=p), shape=t) => reshape(x, shape=t)",
+    "reshape(softmax(reshape(x, shape=s), axis=k), shape=t) => reshape(softmax(x, axis=k), shape=t)",
+    "reshape(cast(reshape(x, shape=s), to=d), shape=t) => reshape(x, shape=t)",
+    "expand(reshape(x, shape=t), shape=s) => expand(reshape(reshape(x, shape=s), shape=t), shape=s)",
+    "reshape(fill(shape=s, value=v, dtype=d), shape=t) => fill(shape=s, value=v, dtype=d)",
+    "reshape(fill(shape=s, value=v, dtype='float32'), shape=t) => fill(shape=t, value=v, dtype='float64')",
+    "x + fill(shape=s, value=v, dtype=d) => x + fill(shape=(), value=v, dtype=d)",
+    "x + reshape(fill(shape=s, value=v, dtype=d), shape=t) => x + fill(shape=s, value=v, dtype=d)",
     "exp(pad(x, **a)) => pad(exp(x), **a)",
     "relu(transpose(x, perm=p)) => transpose(relu(x), perm=inverse(p))",
     "relu(transpose(x, perm=p)) => transpose(tanh(x), perm=p)",

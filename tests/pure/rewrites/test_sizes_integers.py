@@ -129,3 +129,17 @@ def test_operators_whose_results_do_not_wrap_before_they_are_rounded() -> None:
     assert all(holds_what_fits(spec(name)) for name in ("add", "mul", "reduce_sum", "trilu", "reduce_max"))
     assert not any(holds_what_fits(spec(name)) for name in ("reduce_mean", "resize"))
     assert keeps_zeros(spec("resize")) and not keeps_zeros(spec("exp"))
+
+
+@pytest.mark.parametrize(
+    ("text", "holds"),
+    [
+        ("less(not_(x), not_(y)) => equal(not_(x), not_(y))", False),
+        ("less_equal(not_(x), not_(y)) => equal(not_(x), not_(y))", False),
+        ("greater_equal(not_(x), not_(y)) => or_(x, not_(y))", False),
+        ("less(not_(x), not_(y)) => and_(x, not_(y))", True),
+        ("less_equal(not_(x), not_(y)) => or_(x, not_(y))", True),
+    ],
+)
+def test_that_a_truth_value_is_less_than_another_is_not_that_the_two_are_equal(text: str, holds: bool) -> None:
+    assert prove_paths(rule(text), highest=1).is_proved == holds

@@ -15,8 +15,9 @@ from eqsat.language.terms.pattern import ABSENT as LEFT_OUT
 from eqsat.language.terms.pattern import Expression
 from eqsat.rewrites.conditions.expression import compiled
 from eqsat.rewrites.proof.naturality.claims import takes_single_parameters
+from eqsat.rewrites.proof.naturality.elements import ABSENT
 from eqsat.rewrites.proof.naturality.statements import Atom, ShapeStatements, member
-from eqsat.rewrites.proof.naturality.values import ABSENT, Attributes, IndexedValue, Operations, Unfollowed
+from eqsat.rewrites.proof.naturality.values import Attributes, IndexedValue, Operations, Unfollowed
 from eqsat.rewrites.rules.rule import Rule
 
 
@@ -65,6 +66,8 @@ class _Walk:
             raise Unfollowed
         operands = [self.value(operand, loop) for operand in pattern.operands]
         attributes = _attributes(pattern, loop)
+        if pattern.op == "fill":
+            return self.operations.filled(attributes)
         if declared.pointwise:
             return self.operations.on_each(declared, attributes, operands)
         if declared.movement:

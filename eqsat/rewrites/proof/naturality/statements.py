@@ -151,6 +151,13 @@ class ShapeStatements:
     def _equal_broadcasts(self, left: str, right: str) -> None:
         self.equal.append((_broadcast(left), _broadcast(right)))
 
+    def _is_shape(self, *texts: str) -> None:
+        """Of a shape that is written, and that of an operand, in either order."""
+        (attribute,) = (text for text in texts if not text.startswith("shape("))
+        (name,) = (text[6:-1] for text in texts if text.startswith("shape("))
+        self.equal.append((frozenset({("given", attribute)}), frozenset({name})))
+        self.ranks.join(rank_of(name), length_of(attribute))
+
     def _ranks_at_most(self, one: str, other: str) -> None:
         self.at_most.add((rank_of(one), rank_of(other)))
 
@@ -218,6 +225,8 @@ _FORMS = (
     (r"spans\((\w+), (\w+)\)", ShapeStatements._spans),
     (r"all\(\(spans\((\w+), (\w+)\) for (\w+) in (\w+)\)\)", ShapeStatements._each_spans),
     (rf"{_SHAPES} == {_SHAPES}", ShapeStatements._equal_broadcasts),
+    (r"(\w+) == (shape\(\w+\))", ShapeStatements._is_shape),
+    (r"(shape\(\w+\)) == (\w+)", ShapeStatements._is_shape),
     (r"(?:1 <= )?rank\((\w+)\) <=? rank\((\w+)\)", ShapeStatements._ranks_at_most),
     (r"rank\((\w+)\) <= min\(rank\((\w+)\), len\((\w+)\)\)", ShapeStatements._rank_at_most_both),
     (r"rank\((\w+)\) <= rank\((\w+\(\w+(?:, \w+)*\))\)", ShapeStatements._rank_at_most_result),

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 from eqsat.language.declaration import OpSpec
-from eqsat.language.ops import spec
 from eqsat.rewrites.proof.naturality.claims import (
     ACTIVATION,
     ALONG,
     NO_ACTIVATION,
     copies,
     is_linear,
-    is_monotone,
     keeps_rank,
     keeps_type,
     spreading,
+)
+from eqsat.rewrites.proof.naturality.elements import (
+    ABSENT,
+    Element,
+    has_type_of_all,
+    in_order,
+    inverse_of,
+    moved_below,
+    outside,
+    turned,
+    unmoved,
 )
 from eqsat.rewrites.proof.naturality.statements import (
     Atom,
@@ -28,11 +37,6 @@ from eqsat.rewrites.proof.naturality.statements import (
     rank_of_result,
 )
 
-#: A tree of tuples: operators on single elements, below them movements, below them variables. Each part of it is
-#: spread to the shape of the whole, as NumPy broadcasts: "of" a variable, the one "number" of a variable, an "absent"
-#: operand, "each" result of an operator, the elements after a "move", a "reduced" one.
-Element: TypeAlias = "tuple[Any, ...]"
-ABSENT: Element = ("absent",)
 #: Operators that choose among elements along axes, as functions that keep order do not mind.
 _EXTREMES = frozenset({"reduce_max", "reduce_min"})
 
@@ -75,6 +79,8 @@ class Operations:
         self.is_left = True
         #: The permutations that the left side has.
         self._perms: set[str] = set()
+        #: The shapes of what reshapes of the left side are of, by those that they make.
+        self._reshaped: dict[Atom | None, Broadcast] = {}
 
     def on_each(self, declared: OpSpec, attributes: Attributes, operands: list[IndexedValue]) -> IndexedValue:
         """The value of an operator on single elements of broadcast operands."""
@@ -116,6 +122,8 @@ class Operations:
         """The value of an operator that copies elements: its movement taken below what is computed of each of them."""
         if declared.name == "transpose":
             return self._transposed(attributes.text("perm"), operands[0])
+        if declared.name == "reshape":
+            operands = [self._before_reshapes(operands[0])]
         special = self._spread(declared.name, attributes, operands)
         if special is not None:
             return special
@@ -130,12 +138,35 @@ class Operations:
         atom = ("moved", move)
         if declared.name == "reshape":
             self._known.ranks.join(rank_of(atom), length_of(attributes.text("shape")))
+            if self.is_left:  # where it has a type, so that it is of that shape
+                self._reshaped[atom] = operands[0].shape
+                self._known.equal.append((frozenset({atom}), frozenset({("given", attributes.text("shape"))})))
         steady = self._steady(declared.name, attributes, parts)
         for name in steady:
             self._known.equal.append((frozenset({atom}), frozenset({atom, name})))
         self._note_rank(declared, attributes, operands, atom)
-        element = _below(move, tuple(one.element for one in parts), steady)
+        element = moved_below(move, tuple(one.element for one in parts), steady)
         return IndexedValue(frozenset({atom}), parts[0].dtype, element)
+
+    def filled(self, attributes: Attributes) -> IndexedValue:
+        """The value of a tensor of one number, which no movement tells from another of that number."""
+        texts = dict(attributes.texts)
+        number = (texts.get("value"), texts.get("dtype"))
+        if attributes.record is not None or None in number or "shape" not in texts:
+            raise Unfollowed
+        dtype: Hashable = ("given", texts["dtype"])
+        return IndexedValue(frozenset({("given", texts["shape"])}), dtype, ("number", number))
+
+    def _before_reshapes(self, one: IndexedValue) -> IndexedValue:
+        """What a value is a reshape of, else the value: a second reshape has all elements in the same order.
+
+        Operators on single elements may be between the two, if all that they take has been through the first.
+        """
+        (atom,) = one.shape if len(one.shape) == 1 else (None,)
+        if atom not in self._reshaped or one.count is not None:
+            return one
+        element = unmoved(atom[1], one.element)  # type: ignore[index]
+        return one if element is None else IndexedValue(self._reshaped[atom], one.dtype, element)
 
     def reduced(self, declared: OpSpec, attributes: Attributes, operands: list[IndexedValue]) -> IndexedValue:
         """The value of the largest or least elements: functions that keep order are taken out of it."""
@@ -143,7 +174,7 @@ class Operations:
             return self.computed(declared, attributes, operands)
         (one,) = operands
         reduction = (declared.name, attributes, self._known.closed(one.shape))
-        return IndexedValue(frozenset({("moved", reduction)}), one.dtype, _outside(reduction, one.element))
+        return IndexedValue(frozenset({("moved", reduction)}), one.dtype, outside(reduction, one.element))
 
     def computed(self, declared: OpSpec, attributes: Attributes, operands: list[IndexedValue]) -> IndexedValue:
         """The value of any other operator: the same of the same operands, and sums of results for sums of operands."""
@@ -208,8 +239,8 @@ class Operations:
     def are_equal(self, one: IndexedValue, other: IndexedValue) -> bool:
         """True if two values are one tensor."""
         return (
-            _ordered(one.element) == _ordered(other.element)
-            and (one.dtype == other.dtype or _has_type_of_all(one.element))
+            in_order(one.element) == in_order(other.element)
+            and (one.dtype == other.dtype or has_type_of_all(one.element))
             and self._normal(one.shape) == self._normal(other.shape)
         )
 
@@ -249,6 +280,8 @@ class Operations:
         shape = attributes.text("shape") if op in ("expand", "reshape") else ""
         if op == "expand":
             return IndexedValue(first.shape | {("given", shape)}, first.dtype, first.element)
+        if op == "reshape" and self._known.closed({("given", shape)}) == self._known.closed(first.shape):
+            return first
         if op != "reshape" or len(first.shape) != 1 or first.element[0] not in ("of", "number"):
             return None
         (name,) = first.shape
@@ -264,22 +297,22 @@ class Operations:
 
     def _transposed(self, perm: str, one: IndexedValue) -> IndexedValue:
         """The value of a transpose, which depends on no size: operands of fewer axes are spread to as many first."""
-        length = length_of(_inverse(perm) if perm.startswith("inverse(") else perm)
+        length = length_of(inverse_of(perm) if perm.startswith("inverse(") else perm)
         if self.is_left:
-            self._perms |= {perm, _inverse(perm)}
+            self._perms |= {perm, inverse_of(perm)}
             for atom in one.shape:
                 if all(self._known.is_at_most(rank_of(other), rank_of(atom)) for other in one.shape):
                     self._known.ranks.join(rank_of(atom), length)
         elif perm not in self._perms or not self._has_rank(one.shape, length):
             raise Unfollowed
         shape = frozenset(self._turned(perm, length, atom) for atom in one.shape)
-        return IndexedValue(shape, one.dtype, _turned_element(perm, one.element))
+        return IndexedValue(shape, one.dtype, turned(perm, one.element))
 
     def _turned(self, perm: str, length: Hashable, atom: Any) -> Atom:
         """The shape after a transpose; one of fewer axes has ones before them."""
         if atom[0] == "padded" and atom[1] is not None:
             atom = atom[2]
-        if atom[0] == "turned" and atom[1] == _inverse(perm):
+        if atom[0] == "turned" and atom[1] == inverse_of(perm):
             return ("padded", length, atom[2])
         turned = ("turned", perm, atom)
         self._known.ranks.join(rank_of(turned), length)
@@ -314,62 +347,3 @@ class Operations:
         if rank is None:
             return self._known.is_at_most(rank_of(name), self._rank(other))
         return self._known.ranks.of(rank) == self._known.ranks.of(self._rank(other))
-
-
-def _inverse(perm: str) -> str:
-    """The text of the permutation that undoes one."""
-    return perm.removeprefix("inverse(").removesuffix(")") if perm.startswith("inverse(") else f"inverse({perm})"
-
-
-def _turned_element(perm: str, element: Element) -> Element:
-    match element:
-        case ("each", name, attributes, parts):
-            return ("each", name, attributes, tuple(_turned_element(perm, part) for part in parts))
-        case ("number", _) | ("absent",):
-            return element
-        case ("move", ("transpose", other), (below,)) if other == _inverse(perm):
-            return tuple(below)
-    return ("move", ("transpose", perm), (element,))
-
-
-def _below(move: Hashable, elements: Sequence[Element], steady: frozenset[str]) -> Element:
-    """The elements after a movement: the same operators of moved ones, where all of them are of one operator."""
-    first = elements[0]
-    if first[0] == "each" and all(one[:3] == first[:3] and len(one[3]) == len(first[3]) for one in elements):
-        parts = zip(*(one[3] for one in elements), strict=True)
-        return (*first[:3], tuple(_below(move, part, steady) for part in parts))
-    alike = len(set(elements)) == 1
-    if alike and (first[0] in ("number", "absent") or (first[0] == "of" and first[1] in steady)):
-        return first
-    return ("move", move, tuple(elements))
-
-
-def _ordered(element: Element) -> Element:
-    """The element with operands of commutative operators in an order that does not depend on how they are given."""
-    match element:
-        case ("each", name, attributes, parts):
-            ordered = [_ordered(part) for part in parts]
-            return ("each", name, attributes, tuple(sorted(ordered, key=_text) if spec(name).commutative else ordered))
-        case ("move" | "result" as kind, key, parts):
-            return (kind, key, tuple(_ordered(part) for part in parts))
-        case ("reduced", key, part):
-            return ("reduced", key, _ordered(part))
-    return element
-
-
-def _has_type_of_all(element: Element) -> bool:
-    """True for the result of an operator that takes operands of one type, in any order, and keeps it."""
-    return element[0] == "each" and spec(element[1]).commutative and keeps_type(spec(element[1]))
-
-
-def _text(thing: Any) -> str:
-    """A text of a key, the same in every process."""
-    if isinstance(thing, frozenset):
-        return "{" + ",".join(sorted(map(_text, thing))) + "}"
-    return "(" + ",".join(map(_text, thing)) + ")" if isinstance(thing, tuple) else repr(thing)
-
-
-def _outside(reduction: Hashable, element: Element) -> Element:
-    if element[0] == "each" and len(element[3]) == 1 and is_monotone(spec(element[1])):
-        return (*element[:3], (_outside(reduction, element[3][0]),))
-    return ("reduced", reduction, element)
