@@ -42,6 +42,10 @@ def without(text, place=0):
         "reduce_max(x * c, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) * c"
         " if is_positive(c), size(c) == 1, rank(c) == 0",
         "x - x => fill(shape=shape(x), value=0.0, dtype=dtype(x)) if finite(x)",
+        # Of integers products wrap around below 0, and differences of those without a sign above it.
+        "relu(x * x) => x * x if floating(x)",
+        "abs(x * y) => abs(x) * abs(y) if floating(x)",
+        "abs(x - y) => abs(y - x) if floating(x)",
     ],
 )
 def test_a_condition_that_is_needed_is_refuted_or_undecided(text):
@@ -61,6 +65,7 @@ def test_a_condition_without_a_value_does_not_hold():
         ("concat(relu(x), relu(y), axis=k) => relu(concat(x, y, axis=k)) if rank(x) == rank(y)", "imply"),
         ("relu(x) * c => relu(x * c) if constant(c), is_positive(c)", "known before"),
         ("x + y => y + x if spans(x, y)", "every rank and size"),
+        ("abs(abs(x)) => abs(x) if floating(x)", "over real numbers"),
     ],
 )
 def test_a_condition_that_is_implied_or_about_cost_is_redundant(text, why):
