@@ -67,5 +67,6 @@ def prove_denied(denied: DeniedRule, questions: int = QUESTIONS) -> tuple[int, S
         rank = HIGHEST if found.open == NO_MATCH else found.rank
         if rank >= HIGHEST:
             return rank, found
-        best = found if found.rank > best.rank or not best.open else best
+        is_further = found.rank > best.rank or (found.rank == best.rank and found.failing)
+        best = found if is_further or not best.open else best
     return best.rank, best

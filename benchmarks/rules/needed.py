@@ -92,13 +92,18 @@ def _refuted(rule: Rule, effort: Effort) -> Verdict | None:
 
 
 def _proved(denied: DeniedRule, questions: int) -> Verdict | None:
-    """The verdict on what a condition keeps out, where that is refuted or proved."""
+    """The verdict on what a condition keeps out, where that is refuted or proved.
+
+    A proof up to a rank that ends on a path on which the sides may differ is none: there the condition may be needed.
+    """
     rank, proof = prove_denied(denied, questions)
-    if rank >= 0:
-        how = "the other conditions imply it" if proof.open == NO_MATCH else _WHERE_DENIED
-        return "redundant", f"{how}: {sizes_proved(rank, False)}"
     refuting = size_mismatch(denied, proof)
-    return ("refuted", str(refuting)) if refuting is not None else None
+    if refuting is not None:
+        return "refuted", str(refuting)
+    if rank < 0 or proof.failing:
+        return None
+    how = "the other conditions imply it" if proof.open == NO_MATCH else _WHERE_DENIED
+    return "redundant", f"{how}: {sizes_proved(rank, False)}"
 
 
 def _natural(mutant: Rule) -> Verdict | None:
@@ -115,4 +120,6 @@ def _without(mutant: Rule) -> Verdict:
     refuting = size_mismatch(mutant, sizes)
     if refuting is not None:
         return "refuted", str(refuting)
-    return ("redundant", sizes_proved(sizes.rank, sizes.every_rank)) if sizes.is_proved else ("undecided", sizes.open)
+    if sizes.failing or not sizes.is_proved:
+        return "undecided", sizes.open
+    return "redundant", sizes_proved(sizes.rank, sizes.every_rank)

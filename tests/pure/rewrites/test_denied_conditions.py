@@ -42,6 +42,11 @@ def without(text, place=0):
         "reduce_max(x * c, axes=a, keepdims=True) => reduce_max(x, axes=a, keepdims=True) * c"
         " if is_positive(c), size(c) == 1, rank(c) == 0",
         "x - x => fill(shape=shape(x), value=0.0, dtype=dtype(x)) if finite(x)",
+        # Equal up to rank 1, and different of matrices whose elements are seldom drawn.
+        "relu(transpose(x, perm=p) - c) => relu(x - c) if p == identity_perm(rank(x)) and dim(x, 0) != 2, "
+        "is_all(c, 1000), rank(c) == 0, all(d == dim(x, 0) for d in shape(x))",
+        "relu(transpose(x, perm=p) - c) => relu(x - c) if rank(x) != 1 and p == identity_perm(rank(x)), "
+        "is_all(c, 1000), rank(c) == 0, all(d == dim(x, 0) for d in shape(x))",
         # Of integers products wrap around below 0, and differences of those without a sign above it.
         "relu(x * x) => x * x if floating(x)",
         "abs(x * y) => abs(x) * abs(y) if floating(x)",
