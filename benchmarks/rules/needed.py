@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from benchmarks.rules.dropping import DeniedRule, dropped, prove_denied
+from benchmarks.rules.dropping import DeniedRule, dropped, empty_mismatch, prove_denied
 from eqsat.language.terms import Expression
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.check import Effort, check, size_mismatch
@@ -59,6 +59,7 @@ def verdict(rule: Rule, mutant: Rule) -> Verdict:
         return _refuted(mutant, _EXTREME) or _of_reals(mutant, condition, denied) or _without(mutant)
     return (
         _refuted(denied, _SOON)
+        or _refuted_empty(mutant, denied)
         or _natural(mutant)
         or _proved(denied, _FEW)
         or _refuted(denied, _LONG)
@@ -89,6 +90,11 @@ def _says_only(condition: Expression, functions: frozenset[str]) -> bool:
 def _refuted(rule: Rule, effort: Effort) -> Verdict | None:
     found = check(rule, effort)
     return ("refuted", found.detail) if found.verdict == "refuted" else None
+
+
+def _refuted_empty(mutant: Rule, denied: DeniedRule) -> Verdict | None:
+    found = empty_mismatch(mutant, denied)
+    return ("refuted", str(found)) if found is not None else None
 
 
 def _proved(denied: DeniedRule, questions: int) -> Verdict | None:
