@@ -14,15 +14,16 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 
 from eqsat.errors import EqsatError, ShapeError
+from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.terms import Bindings, Expression
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.instances.extremes import replaced
-from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.instance import Sampler, evaluated, operands
 from eqsat.rewrites.proof.check import Mismatch, mismatch
 from eqsat.rewrites.proof.scope import SizesProof
 from eqsat.rewrites.proof.sizes import HIGHEST, NO_MATCH, QUESTIONS, followed, prove_paths
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import typed_left
+from eqsat.rewrites.rules.term import left_terms, typed_left
 
 #: Instances of which some axes are made empty, and tries to draw each.
 _EMPTIED, _TRIES = 12, 200
@@ -92,10 +93,12 @@ def empty_mismatch(mutant: Rule, denied: DeniedRule) -> Mismatch | None:
         bindings = sampler.draw(_TRIES)
         for empty in _emptied(bindings) if bindings is not None else ():
             try:
-                is_instance = typed_left(denied, empty) is not None and denied.refused(empty) is None
-                found = mismatch(denied, empty) if is_instance else None
+                if typed_left(denied, empty) is None or denied.refused(empty) is not None:
+                    continue
+                evaluated(empty, Floats(wide=True), left_terms(denied, empty))
             except (EqsatError, ArithmeticError, IndexError, TypeError, ValueError):
-                continue  # an operator, or a condition, that takes no such tensor
+                continue  # a left side, or a condition, that takes no such tensor: no graph has it
+            found = mismatch(denied, empty)
             if found is not None:
                 return found
     return None

@@ -79,6 +79,7 @@ def test_a_condition_without_a_value_does_not_hold():
             "if size(x) > 0, rank(c) == 0",
             "imply",
         ),
+        ("gather(relu(x), i, axis=k) => relu(gather(x, i, axis=k)) if size(x) > 0", "every rank and size"),
         ("abs(abs(x)) => abs(x) if floating(x)", "over real numbers"),
     ],
 )
