@@ -8,14 +8,25 @@ are none, as the other conditions, or the types of the left side, imply it.
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass, fields
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
-from eqsat.errors import ShapeError
+import numpy as np
+
+from eqsat.errors import EqsatError, ShapeError
+from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.terms import Bindings, Expression
 from eqsat.rewrites.conditions.expression import evaluate
+from eqsat.rewrites.instances.extremes import replaced
+from eqsat.rewrites.instances.instance import Sampler, evaluated, operands
+from eqsat.rewrites.proof.check import Mismatch, mismatch
 from eqsat.rewrites.proof.scope import SizesProof
 from eqsat.rewrites.proof.sizes import HIGHEST, NO_MATCH, QUESTIONS, followed, prove_paths
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.rules.term import left_terms, typed_left
+
+#: Instances of which some axes are made empty, and tries to draw each.
+_EMPTIED, _TRIES = 12, 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,5 +78,42 @@ def prove_denied(denied: DeniedRule, questions: int = QUESTIONS) -> tuple[int, S
         rank = HIGHEST if found.open == NO_MATCH else found.rank
         if rank >= HIGHEST:
             return rank, found
-        best = found if found.rank > best.rank or not best.open else best
+        is_further = found.rank > best.rank or (found.rank == best.rank and found.failing)
+        best = found if is_further or not best.open else best
     return best.rank, best
+
+
+def empty_mismatch(mutant: Rule, denied: DeniedRule) -> Mismatch | None:
+    """The mismatch of an instance without elements along some axes, which a condition keeps out; None without one.
+
+    Proofs are of tensors that have elements: of a condition that keeps out others they say nothing.
+    """
+    sampler = Sampler.unnamed(mutant, 0)
+    for _ in range(_EMPTIED):
+        bindings = sampler.draw(_TRIES)
+        for empty in _emptied(bindings) if bindings is not None else ():
+            try:
+                if typed_left(denied, empty) is None or denied.refused(empty) is not None:
+                    continue
+                evaluated(empty, Floats(wide=True), left_terms(denied, empty))
+            except (EqsatError, ArithmeticError, IndexError, TypeError, ValueError):
+                continue  # a left side, or a condition, that takes no such tensor: no graph has it
+            found = mismatch(denied, empty)
+            if found is not None:
+                return found
+    return None
+
+
+def _emptied(bindings: Bindings) -> Iterator[Bindings]:
+    """The instance with all dims of one size made empty, for each size, and with each dim made empty alone."""
+    drawn = operands(bindings)
+    places = [(number, axis, dim) for number, one in enumerate(drawn) for axis, dim in enumerate(one.type.static)]
+    chosen = [{p[:2] for p in places if p[2] == size} for size in sorted({p[2] for p in places})]
+    for empty in (*chosen, *({p[:2]} for p in places)):
+        changed = {}
+        for number, one in enumerate(drawn):
+            dims = tuple(0 if (number, axis) in empty else dim for axis, dim in enumerate(one.type.static))
+            if 0 in dims:
+                array = np.zeros(dims, one.array.dtype)
+                changed[id(one)] = replace(one, type=one.type.with_shape(dims), array=array)
+        yield replaced(bindings, changed)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from benchmarks.rules.dropping import DeniedRule, dropped, prove_denied
+from benchmarks.rules.dropping import DeniedRule, dropped, empty_mismatch, prove_denied
 from eqsat.language.terms import Expression
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.check import Effort, check, size_mismatch
@@ -59,6 +59,7 @@ def verdict(rule: Rule, mutant: Rule) -> Verdict:
         return _refuted(mutant, _EXTREME) or _of_reals(mutant, condition, denied) or _without(mutant)
     return (
         _refuted(denied, _SOON)
+        or _refuted_empty(mutant, denied)
         or _natural(mutant)
         or _proved(denied, _FEW)
         or _refuted(denied, _LONG)
@@ -91,14 +92,24 @@ def _refuted(rule: Rule, effort: Effort) -> Verdict | None:
     return ("refuted", found.detail) if found.verdict == "refuted" else None
 
 
+def _refuted_empty(mutant: Rule, denied: DeniedRule) -> Verdict | None:
+    found = empty_mismatch(mutant, denied)
+    return ("refuted", str(found)) if found is not None else None
+
+
 def _proved(denied: DeniedRule, questions: int) -> Verdict | None:
-    """The verdict on what a condition keeps out, where that is refuted or proved."""
+    """The verdict on what a condition keeps out, where that is refuted or proved.
+
+    A proof up to a rank that ends on a path on which the sides may differ is none: there the condition may be needed.
+    """
     rank, proof = prove_denied(denied, questions)
-    if rank >= 0:
-        how = "the other conditions imply it" if proof.open == NO_MATCH else _WHERE_DENIED
-        return "redundant", f"{how}: {sizes_proved(rank, False)}"
     refuting = size_mismatch(denied, proof)
-    return ("refuted", str(refuting)) if refuting is not None else None
+    if refuting is not None:
+        return "refuted", str(refuting)
+    if rank < 0 or proof.failing:
+        return None
+    how = "the other conditions imply it" if proof.open == NO_MATCH else _WHERE_DENIED
+    return "redundant", f"{how}: {sizes_proved(rank, False)}"
 
 
 def _natural(mutant: Rule) -> Verdict | None:
@@ -115,4 +126,6 @@ def _without(mutant: Rule) -> Verdict:
     refuting = size_mismatch(mutant, sizes)
     if refuting is not None:
         return "refuted", str(refuting)
-    return ("redundant", sizes_proved(sizes.rank, sizes.every_rank)) if sizes.is_proved else ("undecided", sizes.open)
+    if sizes.failing or not sizes.is_proved:
+        return "undecided", sizes.open
+    return "redundant", sizes_proved(sizes.rank, sizes.every_rank)

@@ -24,6 +24,17 @@ _SPECIAL = ((math.inf, "an infinity"), (-math.inf, "a negative infinity"), (math
 #: What stands in place of floats: small numbers, and those of which sums and negatives wrap around.
 _SMALL = (1, 2, 3, 4, -1, -2, -3, -4)
 _LIMITS = (-(1 << 63), -(1 << 63) + 1, -2, -1, 1, 2, (1 << 63) - 1)
+#: Numbers of which products wrap around: the first has a square below 0, that of the third is 0, the fourth's cube is
+#: the least number.
+_FACTORS = (3_037_000_500, -3_037_000_500, 1 << 32, 1 << 21, -1, 1, 3)
+#: Numbers without a sign, of which differences wrap around to others than those of numbers with one.
+_UNSIGNED = (0, 1, 2, 3, 127, 128, 200, 255)
+_KINDS = (
+    (_SMALL, DType.INT64, "integers"),
+    (_LIMITS, DType.INT64, "integers at their limits"),
+    (_FACTORS, DType.INT64, "integers whose products wrap around"),
+    (_UNSIGNED, DType.UINT8, "integers without a sign"),
+)
 Found = tuple[str, Bindings]
 
 
@@ -75,8 +86,7 @@ def _both_signs(operand: Drawn) -> Drawn:
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
     """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
-    named = ((_SMALL, "integers"), (_LIMITS, "integers at their limits"))
-    instances = ((name, integer_instance(rule, bindings, numbers)) for numbers, name in named)
+    instances = ((name, integer_instance(rule, bindings, numbers, kind)) for numbers, kind, name in _KINDS)
     return _differing(rule, ((n, i) for n, i in instances if i is not None), _same, "elements differ")
 
 
@@ -84,12 +94,14 @@ def _same(a: Any, b: Any) -> bool:
     return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == "f"))
 
 
-def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _SMALL) -> Bindings | None:
-    """The instance with integers in place of floats; None where a condition reads elements that are no integers.
+def integer_instance(
+    rule: Rule, bindings: Bindings, numbers: Sequence[int] = _SMALL, kind: DType = DType.INT64
+) -> Bindings | None:
+    """The instance with integers in place of floats; None where a condition reads elements that are none of the kind.
 
-    None as well where an operator of the rule takes no integers, by its ONNX schema where it has one.
+    None as well where an operator of the rule takes no such integers, by its ONNX schema where it has one.
     """
-    if not all(_takes_integers(spec(name).onnx or "") for name in rule.operators()):
+    if not all(_takes_integers(spec(name).onnx or "", kind) for name in rule.operators()):
         return None
     changed: dict[int, Drawn] = {}
     for place, operand in enumerate(operands(bindings)):
@@ -99,10 +111,10 @@ def integer_instance(rule: Rule, bindings: Bindings, numbers: Sequence[int] = _S
         if not operand.read:
             drawn = np.random.default_rng(_chance(place, array.shape)).integers(0, len(numbers), array.shape)
             array = np.array(numbers)[drawn]
-        elif (array != np.rint(array)).any():
+        elif (array != np.rint(array)).any() or (kind is DType.UINT8 and not ((array >= 0) & (array < 1 << 8)).all()):
             return None
-        kind = dataclasses.replace(operand.type, dtype=DType.INT64)
-        changed[id(operand)] = dataclasses.replace(operand, type=kind, array=array.astype(np.int64))
+        made = dataclasses.replace(operand.type, dtype=kind)
+        changed[id(operand)] = dataclasses.replace(operand, type=made, array=array.astype(kind.numpy))
     return replaced(bindings, changed) if changed else None
 
 
@@ -135,8 +147,8 @@ def _chance(place: int, shape: tuple[int, ...]) -> int:
 
 
 @cache
-def _takes_integers(onnx_name: str) -> bool:
-    """True if ONNX lets an operator's operands be int64; operators without a name of its own decide by their types."""
+def _takes_integers(onnx_name: str, kind: DType) -> bool:
+    """True if ONNX lets an operator's operands be of a type; those without a name of its own decide by their types."""
     from onnx import defs
 
     if not onnx_name or not defs.has(onnx_name):
@@ -144,4 +156,4 @@ def _takes_integers(onnx_name: str) -> bool:
     schema = defs.get_schema(onnx_name)
     allowed = {c.type_param_str: c.allowed_type_strs for c in schema.type_constraints}
     first = schema.inputs[0].type_str if schema.inputs else ""
-    return first not in allowed or "tensor(int64)" in allowed[first]
+    return first not in allowed or f"tensor({kind.value})" in allowed[first]

@@ -19,7 +19,8 @@ class SizesProof:
 
     `every_rank` says that no higher rank is left, or that axes beyond those are like them, `any_length` that sequences
     are of any length. `matches` counts the paths on which the left side matches, `open` is why the proof ends at that
-    rank, and `instance`, without elements, is one for which the sides could not be shown to be equal.
+    rank, `failing` says that this is a path on which the sides could not be shown to be equal, and `instance`, without
+    elements, is one of that path.
     """
 
     rank: int
@@ -28,6 +29,7 @@ class SizesProof:
     any_length: bool = False
     open: str = ""
     instance: Bindings | None = None
+    failing: bool = False
 
     @property
     def is_proved(self) -> bool:

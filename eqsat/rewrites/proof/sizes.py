@@ -99,7 +99,7 @@ def prove_paths(
             before = asked.count
             one = _proved_up_to(rule, rank, opaque)
             if not one.is_proved:
-                return replace(found, open=one.open, instance=one.instance)
+                return replace(found, open=one.open, instance=one.instance, failing=one.failing)
             # A scalar has no size: at rank 0 alone nothing is proved of any.
             found = one if one.matches and (rank or enough == 0) else found
             if enough is not None and rank >= enough and one.matches:
@@ -141,7 +141,7 @@ def _proved_up_to(rule: Rule, rank: int, opaque: frozenset[str]) -> SizesProof:
         for path, result in explored(lambda: _run(rule, rank, interpretation, opaque), {}):
             if isinstance(result, _Failure):
                 instance = instance_of(result.bindings, small_witness(path))
-                return SizesProof(-1, matches, open=result.reason, instance=instance)
+                return SizesProof(-1, matches, open=result.reason, instance=instance, failing=True)
             matches += result
     except (NotParametric, TooManyQuestions) as error:
         return SizesProof(-1, matches, open=str(error))

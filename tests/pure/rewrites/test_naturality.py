@@ -92,6 +92,11 @@ FALSE = (
     "transpose(x / c, perm=p) => transpose(x, perm=p) / c if rank(c) <= rank(x)",
     "x / y => x / reshape(y, shape=without_leading_ones(shape(y))) if dim(y, 0) == 1",
     "reduce_max(abs(x), **a) => abs(reduce_max(x, **a)) if positive_dims(x, a.axes)",
+    # Of nothing the largest is -inf, of which tanh is not.
+    "reduce_max(tanh(x), **a) => tanh(reduce_max(x, **a))",
+    "tanh(reduce_max(x, **a)) * reduce_max(x, **b) => reduce_max(tanh(x), **a) * reduce_max(x, **b) "
+    "if positive_dims(x, b.axes)",
+    "reduce_max(tanh(x + y), **a) => tanh(reduce_max(x + y, **a)) if positive_dims(x, a.axes)",
     "log(reduce_max(x, **a)) => reduce_max(log(x), **a)",
     "reduce_sum(tanh(x), **a) => tanh(reduce_sum(x, **a))",
     "reshape(x, shape=s) - c => reshape(x - c, shape=s) if is_all(c, 0.5, 0.1), spans(x, c)",

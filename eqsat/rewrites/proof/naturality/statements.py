@@ -81,6 +81,8 @@ class ShapeStatements:
         #: Operands without zeros, and operands of floats.
         self.nonzero: set[str] = set()
         self.real: set[str] = set()
+        #: Operands that have elements along axes, and the texts of these.
+        self.along: set[tuple[str, str]] = set()
         #: Records of attributes that name no activation.
         self.plain: set[str] = set()
         self.operands = sorted(rule.tensors)
@@ -199,6 +201,9 @@ class ShapeStatements:
     def _is_nonzero(self, listed: str) -> None:
         self.nonzero |= set(listed.split(", "))
 
+    def _has_elements(self, name: str, axes: str) -> None:
+        self.along.add((name, f"**{axes.removesuffix('.axes')}" if axes.endswith(".axes") else axes))
+
     def _is_plain(self, record: str) -> None:
         self.plain.add(record)
 
@@ -239,5 +244,6 @@ _FORMS = (
     (r"all\(\(off_axis\((\w+), (\w+), rank\((\w+)\)\) for (\w+) in (\w+)\.axes\)\)", ShapeStatements._off_axes),
     (r"off_axis\((\w+), (\w+), rank\((\w+)\[0\]\)\)", ShapeStatements._off_axis),
     (r"(\w+)\.activation == 'none'", ShapeStatements._is_plain),
+    (r"positive_dims\((\w+), (\w+(?:\.axes)?)\)", ShapeStatements._has_elements),
     (r"keeps_last\((\w+), (\w+)\)", ShapeStatements._keeps_last),
 )

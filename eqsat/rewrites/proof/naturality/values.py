@@ -169,10 +169,16 @@ class Operations:
         return one if element is None else IndexedValue(self._reshaped[atom], one.dtype, element)
 
     def reduced(self, declared: OpSpec, attributes: Attributes, operands: list[IndexedValue]) -> IndexedValue:
-        """The value of the largest or least elements: functions that keep order are taken out of it."""
+        """The value of the largest or least elements: functions that keep order are taken out of it.
+
+        Where there is an element: the largest of none is less than all that a function makes.
+        """
         if self._exact or declared.name not in _EXTREMES or len(operands) != 1 or operands[0].count is not None:
             return self.computed(declared, attributes, operands)
         (one,) = operands
+        axes, shape = attributes.text("axes"), self._known.closed(one.shape)
+        if not any(along == axes and shape == self._known.closed({name}) for name, along in self._known.along):
+            return self.computed(declared, attributes, operands)
         reduction = (declared.name, attributes, self._known.closed(one.shape))
         return IndexedValue(frozenset({("moved", reduction)}), one.dtype, outside(reduction, one.element))
 
