@@ -158,7 +158,7 @@ class Operations:
         return IndexedValue(frozenset({("given", texts["shape"])}), dtype, ("number", number))
 
     def _before_reshapes(self, one: IndexedValue) -> IndexedValue:
-        """What a value is a reshape of, else the value: a second reshape has all elements in the same order.
+        """The value that one is a reshape of, or the value itself: a second reshape has all elements in the same order.
 
         Operators on single elements may be between the two, if all that they take has been through the first.
         """
