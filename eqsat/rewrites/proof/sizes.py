@@ -41,7 +41,7 @@ from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import sufficient_rank
 from eqsat.rewrites.proof.scope import SizesProof
 from eqsat.rewrites.proof.types import is_stood_for, refuse_inspected, widest_limits
-from eqsat.rewrites.proof.windows.values import window_output
+from eqsat.rewrites.proof.windows.values import refuse_unplaced, window_output
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, distinct, output_types, right_terms, types_of
 
@@ -342,6 +342,7 @@ class _Evaluation:
             if found is not None:
                 self._known[id(one)] = [found]
                 return self._known[id(one)]
+            refuse_unplaced(spec(one.op), one.attrs, types)
             if one.op in self._opaque:
                 made = self._opaque_values(one, operands, types)
             else:
