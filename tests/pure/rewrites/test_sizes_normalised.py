@@ -103,3 +103,18 @@ def test_the_largest_of_nothing_is_no_number(reduce: str, of: str) -> None:
     text = _OF_REST.format(reduce=reduce, of=of)
     assert prove_sizes(rule(f"{text} if rank(x) == 1, dim(x, 0) > 1")).is_proved
     assert not prove_sizes(rule(f"{text} if rank(x) == 1")).is_proved
+
+
+_TILED = (
+    "relu(x) => relu(x) + reduce_sum(tile(x, repeats=(dim(x, 0) - 2,)) - tile(x, repeats=(dim(x, 0) - 2,)), axes=(0,),"
+    " keepdims=False) if rank(x) == 1"
+)
+
+
+def test_no_dim_of_a_right_side_is_below_zero() -> None:
+    """A shape rule may say of no repeats how long they are, though there is no such result."""
+    assert prove_sizes(rule(f"{_TILED}, dim(x, 0) > 1")).is_proved
+    assert not prove_sizes(rule(_TILED)).is_proved
+    blocks = "depth_to_space(fill(shape=(1, 1, dim(x, 0), 1), value=0.0, dtype=dtype(x)), blocksize=0 - 1)"
+    text = f"relu(x) => relu(x) + reduce_sum({blocks}, axes=(0, 1, 2, 3), keepdims=False) if rank(x) == 1"
+    assert not prove_sizes(rule(text)).is_proved
