@@ -73,6 +73,14 @@ def need_divisor(elements: Elements, term: Any) -> None:
         need(elements.z3.simplify(term != 0))
 
 
+def need_places(elements: Elements, sizes: Sequence[Any]) -> None:
+    """Note that there is something to take the largest of: of nothing that is below all numbers, and no number."""
+    path = current()
+    for formula in (path.reduced(formula_of(size)) for size in sizes):
+        if not _is_above_nothing(formula):
+            need(elements.z3.simplify(elements.number(formula) > 0))
+
+
 def need_argument(elements: Elements, name: str, term: Any) -> None:
     """Note that a function has a value at an argument, unless it always has."""
     term = elements.algebra.normal(term)

@@ -11,7 +11,7 @@ import numpy as np
 from eqsat.language.arithmetic.reals import TermNamespace
 from eqsat.language.parametric import functions as _functions  # noqa: F401  (importing them registers them)
 from eqsat.language.parametric.arrays import IndexedArray, broadcast, elementwise, spread, variable
-from eqsat.language.parametric.definedness import need_argument, need_divisor, need_power
+from eqsat.language.parametric.definedness import need_argument, need_divisor, need_places, need_power
 from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.integers import NotParametric, Ratio, Unknown, integer
 from eqsat.language.parametric.numbers import UnknownNumber
@@ -184,6 +184,8 @@ class ParametricNamespace(TermNamespace):
                 outer, within = iter(kept), iter(inner)
                 return x.at(tuple([next(within) if a in axes else next(outer) for a in range(x.ndim)]))
 
+            if kind == "max":
+                need_places(self.elements, [x.shape[a] for a in axes])
             return self.elements.folded(kind, [x.shape[a] for a in axes], body) if axes else body(())
 
         return IndexedArray(shape, element)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.declaration import OpSpec
-from eqsat.language.parametric.facts import Fact
+from eqsat.language.parametric.facts import Fact, least_of
 from eqsat.language.parametric.integers import NotParametric, formula_of, integer
 from eqsat.language.parametric.numbers import UnknownNumber
 from eqsat.language.parametric.paths import current
 from eqsat.language.terms import TensorType
-from eqsat.language.terms.dims import Dim, Sym
+from eqsat.language.terms.dims import Atom, Dim, Sym
 from eqsat.rewrites.conditions.syntax import conjuncts
 from eqsat.rewrites.proof.opaque.windows import has_usual
 from eqsat.rewrites.rules.rule import Rule
@@ -57,6 +57,32 @@ def refuse_empty(types: Sequence[TensorType]) -> bool:
         if not all(path.decide(Fact.positive(one)) for one in positive_parts(formula)):
             raise NoMatch("a result without elements")
     return len(path.facts) > known
+
+
+def may_be_below_zero(types: Iterable[TensorType], known: Iterable[TensorType]) -> bool:
+    """True if a dim is a number below 0 on this path, which some shape rules do not refuse; none of known types is."""
+    path = current()
+    seen = {path.reduced(formula_of(dim)) for one in known for dim in one.dims}
+    found = dict.fromkeys(path.reduced(formula_of(dim)) for one in types for dim in one.dims)
+    asked = [one for one in found if one not in seen and not _is_plainly_natural(one)]
+    return not all(path.decide(Fact.positive(one + 1)) for one in asked)
+
+
+def _is_plainly_natural(formula: Dim) -> bool:
+    """True of a formula that is seen to be 0 or above it without a question."""
+    if least_of(formula, current().least) >= 0:
+        return True
+    terms = formula.terms if isinstance(formula, Sym) else ()
+    return bool(terms) and all(factor > 0 and all(_is_natural(atom) for atom, _ in one) for one, factor in terms)
+
+
+def _is_natural(atom: Atom) -> bool:
+    if isinstance(atom, str):
+        return current().least.get(atom, -1) >= 0
+    name, *parts = atom
+    if name == "max":
+        return any(map(_is_plainly_natural, parts))
+    return name in ("min", "floordiv") and all(map(_is_plainly_natural, parts))
 
 
 def positive_parts(formula: Dim) -> list[Dim]:

@@ -26,7 +26,7 @@ from eqsat.language.terms import Attrs, Bindings, TensorType
 from eqsat.language.terms.dims import Dim, evaluate
 from eqsat.rewrites.conditions.expression import Undefined, typed_by
 from eqsat.rewrites.instances.elements import Drawn
-from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch
+from eqsat.rewrites.proof.attributes import MEMBERS, NoMatch, may_be_below_zero
 from eqsat.rewrites.proof.axes.borders import outputs_inside
 from eqsat.rewrites.proof.constants.elements import OF_ELEMENTS, elements_of, place_found
 from eqsat.rewrites.proof.constants.operands import ElementsAsked, ParametricOperand
@@ -41,7 +41,7 @@ from eqsat.rewrites.proof.opaque.values import opaque_output
 from eqsat.rewrites.proof.ranks import sufficient_rank
 from eqsat.rewrites.proof.scope import SizesProof
 from eqsat.rewrites.proof.types import is_stood_for, refuse_inspected, widest_limits
-from eqsat.rewrites.proof.windows.values import window_output
+from eqsat.rewrites.proof.windows.values import refuse_unplaced, window_output
 from eqsat.rewrites.rules.rule import Rule, applications
 from eqsat.rewrites.rules.term import Term, distinct, output_types, right_terms, types_of
 
@@ -173,6 +173,8 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
         return _Failure(f"the right side does not type: {error.what}", walk.bindings)
     if output_types(left) != output_types(right):
         return _Failure(f"types differ: {_listed(left)} and {_listed(right)}", walk.bindings)
+    if may_be_below_zero(_types_made(right), [*_types_made(left), *(one.type for one in walk.operands)]):
+        return _Failure("the right side does not type: a dim below 0", walk.bindings)
     stored = StoredResults(rule, left, right, interpretation.elements)
     stored.refuse_unfollowed()
     if is_stood_for(rule, output_types(distinct([*left, *right]))):
@@ -184,6 +186,11 @@ def _run(rule: Rule, rank: int, interpretation: Parametric, opaque: frozenset[st
         if not _equal(number, ours, theirs, interpretation):
             return _Failure("elements were not shown to be equal", walk.bindings)
     return True
+
+
+def _types_made(roots: list[Any]) -> list[TensorType]:
+    """The types of all results of operators."""
+    return [made for one in distinct(roots) if isinstance(one, Term) for made in one.types]
 
 
 def instance_of(bindings: Bindings, witness: Mapping[str, int]) -> Bindings | None:
@@ -342,6 +349,7 @@ class _Evaluation:
             if found is not None:
                 self._known[id(one)] = [found]
                 return self._known[id(one)]
+            refuse_unplaced(spec(one.op), one.attrs, types)
             if one.op in self._opaque:
                 made = self._opaque_values(one, operands, types)
             else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from eqsat.rewrites.proof.sizes import prove_paths
+from eqsat.rewrites.proof.sizes import prove_paths, prove_sizes
 from tests.support.candidates import parsed as rule
 
 _SPREAD = "shape=(s[1], 1)), shape=(s[1], dim(x, 1) // s[1]))"
@@ -89,3 +89,32 @@ def test_counts_and_common_factors_go(text: str) -> None:
 )  # fmt: skip
 def test_what_only_looks_like_that_is_not_proved(text: str) -> None:
     assert not prove_paths(rule(text), highest=3).is_proved
+
+
+_REST = "slice(x, axes=(0,), starts=(1,), ends=(dim(x, 0),), steps=(1,))"
+#: A largest element that is added and taken away again.
+_OF_REST = "relu(x) => relu(x) + {reduce}({of}, axes=(0,), keepdims=False) - {reduce}({of}, axes=(0,), keepdims=False)"
+
+
+@pytest.mark.parametrize("reduce", ["reduce_max", "reduce_min"])
+@pytest.mark.parametrize("of", [_REST, f"softmax({_REST}, axis=0)"])
+def test_the_largest_of_nothing_is_no_number(reduce: str, of: str) -> None:
+    """Of a vector of one element nothing is left behind the first, whose largest less itself is not 0."""
+    text = _OF_REST.format(reduce=reduce, of=of)
+    assert prove_sizes(rule(f"{text} if rank(x) == 1, dim(x, 0) > 1")).is_proved
+    assert not prove_sizes(rule(f"{text} if rank(x) == 1")).is_proved
+
+
+_TILED = (
+    "relu(x) => relu(x) + reduce_sum(tile(x, repeats=(dim(x, 0) - 2,)) - tile(x, repeats=(dim(x, 0) - 2,)), axes=(0,),"
+    " keepdims=False) if rank(x) == 1"
+)
+
+
+def test_no_dim_of_a_right_side_is_below_zero() -> None:
+    """A shape rule may say of no repeats how long they are, though there is no such result."""
+    assert prove_sizes(rule(f"{_TILED}, dim(x, 0) > 1")).is_proved
+    assert not prove_sizes(rule(_TILED)).is_proved
+    blocks = "depth_to_space(fill(shape=(1, 1, dim(x, 0), 1), value=0.0, dtype=dtype(x)), blocksize=0 - 1)"
+    text = f"relu(x) => relu(x) + reduce_sum({blocks}, axes=(0, 1, 2, 3), keepdims=False) if rank(x) == 1"
+    assert not prove_sizes(rule(text)).is_proved

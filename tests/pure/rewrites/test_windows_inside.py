@@ -168,3 +168,28 @@ def test_what_is_fixed_leaves_no_product() -> None:
         assert {"a", "b", "c"} > {*fixed} or len(fixed) == 3
     assert multiplied([Fact.positive(Sym.function("floordiv", a, b) + a)]) == ["b"]
     assert multiplied([Fact.positive(a + b)]) == []
+
+
+#: A convolution with a filter that may have no size, added and taken away again.
+_SHORT = "conv(x, slice(w, axes=(2,), starts=(0,), ends=(dim(w, 0) - 1,), steps=(1,)), dilations=(2,), group=a.group)"
+_WITH_SHORT = (
+    f"conv(x, w, **a) => conv(x, w, **a) + reduce_sum({_SHORT} - {_SHORT}, axes=(0, 1, 2), keepdims=False)"
+    " if rank(x) == 3, dim(x, 2) > 9, dim(w, 0) < 3"
+)
+_WITH_PLACED = (
+    "conv(x, w, **a) => conv(x, w, **a) + reduce_sum(conv(x, w, {0}, group=a.group) - conv(x, w, {0}, group=a.group),"
+    " axes=(0, 1, 2), keepdims=False) if rank(x) == 3, dim(w, 2) < 3, dim(x, 2) > 9, dim(x, 0) < 3"
+)
+
+
+def test_filters_of_no_size_are_refused() -> None:
+    """Shape rules say how many windows there are of no size, but with dilations none can be placed."""
+    assert prove_sizes(parsed(f"{_WITH_SHORT}, dim(w, 0) > 1")).is_proved
+    assert not prove_sizes(parsed(_WITH_SHORT)).is_proved
+
+
+@pytest.mark.parametrize("placed", ["dilations=(dim(x, 0) - 1,)", "pads=(dim(x, 0) - 2, 3)"])
+def test_windows_that_are_taken_away_again_have_to_be_placed(placed: str) -> None:
+    """What has no result is none less itself."""
+    assert not prove_sizes(parsed(_WITH_PLACED.format(placed))).is_proved
+    assert prove_sizes(parsed(f"{_WITH_PLACED.format(placed)}, dim(x, 0) > 1")).is_proved

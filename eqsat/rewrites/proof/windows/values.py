@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from eqsat.language.declaration import OpSpec
@@ -12,7 +13,7 @@ from eqsat.language.parametric.elements import Elements
 from eqsat.language.parametric.integers import NotParametric, formula_of
 from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
-from eqsat.rewrites.proof.opaque.layout import layout
+from eqsat.rewrites.proof.opaque.layout import OperatorAxes, layout
 from eqsat.rewrites.proof.opaque.values import OpaqueResult
 from eqsat.rewrites.proof.windows.claims import KERNEL, is_zero, sums_over_windows
 
@@ -62,12 +63,34 @@ class WindowSums(OpaqueResult):
         return elements.algebra.normal(total * elements.algebra.inverse(count))
 
 
-def _refuse_unplaced(attrs: Attrs) -> None:
-    """NotParametric for windows that may be placed as no operator places them, of which a sum would be something."""
-    if not all(pad >= 0 for pad in attrs["pads"]):
+def refuse_unplaced(declared: OpSpec, attrs: Attrs, types: Sequence[TensorType | None]) -> None:
+    """NotParametric for windows that may be placed as no operator places them, of which a proof would say something.
+
+    Windows have a size, which is that of a filter where there is one: shape rules do not ask that it is above 0.
+    """
+    if not declared.windowed or declared.form is None:
+        return
+    found = layout(declared, attrs, [None if t is None else t.rank for t in types])
+    filters = () if found is None else tuple(_filter_sizes(found, types))
+    numbers = [_known(attrs, name) for name in ("strides", "dilations", KERNEL)]
+    if not all(pad >= 0 for pad in _known(attrs, "pads")):
         raise NotParametric("pads below 0")
-    if not all(number > 0 for name in ("strides", "dilations", KERNEL) for number in attrs.get(name, ())):
+    if not all(number > 0 for number in (*filters, *itertools.chain(*numbers))):
         raise NotParametric("strides, dilations or windows of no size")
+
+
+def _known(attrs: Attrs, name: str) -> tuple[Any, ...]:
+    """The numbers of an attribute, if there is one that is looked at."""
+    value = attrs.get(name, ())
+    return value if isinstance(value, tuple) else ()
+
+
+def _filter_sizes(found: OperatorAxes, types: Sequence[TensorType | None]) -> Iterator[Any]:
+    """The sizes of filters along the axes that windows are moved over."""
+    for place in found.linear:
+        filters = types[place] if place else None
+        if filters is not None:
+            yield from (filters.dims[axis] for axis in found.opaque(place))
 
 
 def window_output(
@@ -84,6 +107,5 @@ def window_output(
     found = layout(declared, attrs, [None if t is None else t.rank for t in types])
     if found is None or not sums_over_windows(declared, attrs, found):
         return None
-    _refuse_unplaced(attrs)
     made = WindowSums(declared, attrs, operands, types, elements)
     return IndexedArray(result.dims, made.element)
