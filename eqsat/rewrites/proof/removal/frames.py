@@ -56,7 +56,7 @@ class Frame:
 
     @property
     def dropped(self) -> int | None:
-        """How many axes movements left out; None where that is not known."""
+        """The number of axes that movements left out; None where that is not known."""
         removals = [move for move in self.moves if move.startswith("without ")]
         known = [move for move in removals if move.startswith(_WITHOUT_END) or move == _WITHOUT_FIRST]
         return len(known) if known == removals else None

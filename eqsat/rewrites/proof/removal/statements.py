@@ -185,7 +185,7 @@ def _part(tree: ast.expr, member: str, group: str) -> int | None:
 
 
 def part_length(part: ast.Slice) -> int | None:
-    """How many first, or last, elements a slice leaves out, as written: ``[2:]`` or ``[:-2]``."""
+    """The number of first, or last, elements that a slice leaves out, as written: ``[2:]`` or ``[:-2]``."""
     given = [end for end in (part.lower, part.upper) if end is not None]
     if len(given) != 1 or part.step is not None:
         return None
