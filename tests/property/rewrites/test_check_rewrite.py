@@ -77,7 +77,7 @@ def test_the_message_has_the_rule_the_instance_and_the_program():
 
 def test_integers_are_tried_where_conditions_allow_them():
     error = refutation("(x + y) / c => x / c + y / c if same_shape(x, y), is_uniform(c), number(c) == 2")
-    assert "x: int64[] = " in str(error)
+    assert re.search(r"x: u?int\d+\[.*\] = ", str(error))
 
 
 def test_integers_are_tried_at_their_limits():
@@ -141,9 +141,10 @@ def test_a_rule_object_is_taken_and_evidence_can_be_left_out():
 
 
 def test_what_cannot_be_settled_is_not_called_proved():
-    report = check_rewrite("roots: sqrt(x) * sqrt(x) => x if is_positive(x), wide(x), finite(x)", max_examples=10)
+    circle = "circle: sin(x) * sin(x) => fill(shape=shape(x), value=1.0, dtype=dtype(x)) - cos(x) * cos(x) if wide(x)"
+    report = check_rewrite(circle, max_examples=10)
     assert not report.proved
-    assert re.match(r"roots: both sides are equal on \d+ instances; undecided: ", str(report))
+    assert re.match(r"circle: both sides are equal on \d+ instances; undecided: ", str(report))
 
 
 def test_the_same_seed_finds_the_same():

@@ -2,8 +2,10 @@
 
 import pytest
 
-from benchmarks.conditions import DROPPED, judged, subject
+from benchmarks.conditions import DROPPED, judged
+from benchmarks.rules.dropping import dropped
 from benchmarks.rules.mutation import mutants
+from benchmarks.rules.needed import subject
 from eqsat.rewrites.rules.loader import shipped_rules
 
 
@@ -26,7 +28,7 @@ def without(name, condition):
 )
 def test_a_condition_is_needed_or_not_and_about_something(name, condition, about, verdict):
     rule, mutant = without(name, condition)
-    assert subject(rule, mutant.rule) == about
+    assert subject(dropped(rule, mutant.rule)) == about
     record = judged(mutant)
     assert (record["origin"], record["subject"], record["verdict"]) == (name, about, verdict)
     assert record["why"]
