@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.arithmetic.roots import facts_of_roots
+from eqsat.language.arithmetic.roots import facts_of_roots, inside
 
 #: Functions of one variable that no number leaves in another order.
 _MONOTONE = frozenset({"tanh", "erf", "atan", "sinh", "asinh", "floor", "ceil", "round", "sign"})
@@ -303,14 +303,8 @@ class Algebra:
     def _facts(self, goal: Any) -> list[Any]:
         """Facts that hold of the maxima, exponentials and inverses inside a goal."""
         z3 = self.z3
-        facts, seen, pending = [], set(), [goal]
-        while pending:
-            term = pending.pop()
-            if term.get_id() in seen:
-                continue
-            seen.add(term.get_id())
-            pending += term.children()
-            name = term.decl().name() if z3.is_app(term) else ""
+        facts: list[Any] = []
+        for name, term in inside(z3, [goal]):
             if name.startswith("max") and term.num_args():
                 facts.append(z3.Or(*(term == c for c in term.children())))
                 facts += [term >= c for c in term.children()]

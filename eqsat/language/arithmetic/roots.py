@@ -9,7 +9,7 @@ leave: the logarithm and the inverse of 0, and powers of 0 below 0.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import combinations
+from itertools import combinations, islice
 from typing import Any
 
 #: The most terms of one function of which each pair is looked at, and terms that facts may bring in.
@@ -17,18 +17,23 @@ _FEW, _MOST = 4, 40
 _OF_PAIRS = frozenset({"log", "power", "has power"})
 
 
+def inside(z3: Any, pending: list[Any]) -> Iterator[tuple[str, Any]]:
+    """Each term inside those that are pending, once, with the name of its function; more may be added on the way."""
+    seen = set[int]()
+    while pending:
+        term = pending.pop()
+        if term.get_id() not in seen:
+            seen.add(term.get_id())
+            pending += term.children()
+            yield term.decl().name() if z3.is_app(term) else "", term
+
+
 def facts_of_roots(z3: Any, terms: Iterable[Any]) -> list[Any]:
     """The facts of the roots, logarithms and powers inside terms, and of those that these facts are about."""
     found: dict[str, list[Any]] = {"sqrt": [], "log": [], "power": [], "has power": [], "inverse": []}
     facts: list[Any] = []
-    seen, pending = set[int](), list(terms)
-    while pending and len(seen) < 100 * _MOST:
-        term = pending.pop()
-        if term.get_id() in seen:
-            continue
-        seen.add(term.get_id())
-        pending += term.children()
-        name = term.decl().name() if z3.is_app(term) else ""
+    pending = list(terms)
+    for name, term in islice(inside(z3, pending), 100 * _MOST):
         if name in found and term.num_args():
             found[name].append(term)
             about = list(_facts_of(z3, name, term)) if len(facts) < _MOST else []

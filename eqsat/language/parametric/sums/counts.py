@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from functools import reduce
 from typing import Any
 
@@ -23,18 +23,23 @@ def without_counts(elements: Any, term: Any) -> Any:
         return term
     path = current()
     asked = {const.get_id(): Fact.positive(path.reduced(elements.atoms[const.decl().name()].atom)) for const in sizes}
+
+    def is_above_nothing(size: Any) -> bool:
+        return size.get_id() in asked and path.known_answer(asked[size.get_id()]) is True
+
+    return without_divisors(algebra, term, is_above_nothing)
+
+
+def without_divisors(algebra: Any, term: Any, is_never_zero: Callable[[Any], bool]) -> Any:
+    """A term in which no product has a factor that is never 0 and its inverse; the term itself where none had."""
     parts, is_changed = [], False
     for coefficient, product in algebra.monomials(term).values():
-        factors = algebra.factors(product)
-        for divisor in [one for one in factors if one.decl().name() == "inverse"]:
-            size = next((one for one in factors if one.eq(divisor.arg(0))), None)
-            if size is not None and size.get_id() in asked and path.known_answer(asked[size.get_id()]):
-                factors, is_changed = without(without(factors, size), divisor), True
-        parts.append((coefficient, reduce(lambda a, b: a * b, factors, elements.z3.RealVal(1))))
+        factors = list(algebra.factors(product))
+        for divisor in [one for one in factors if algebra.z3.is_app(one) and one.decl().name() == "inverse"]:
+            place = next((k for k, one in enumerate(factors) if one.eq(divisor.arg(0))), None)
+            if place is not None and is_never_zero(factors[place]):
+                del factors[place]
+                del factors[next(k for k, one in enumerate(factors) if one.eq(divisor))]
+                is_changed = True
+        parts.append((coefficient, reduce(lambda a, b: a * b, factors, algebra.z3.RealVal(1))))
     return algebra.total(parts) if is_changed else term
-
-
-def without(factors: Sequence[Any], factor: Any) -> list[Any]:
-    """Factors without one of them, taken once."""
-    place = next(k for k, one in enumerate(factors) if one.eq(factor))
-    return [*factors[:place], *factors[place + 1 :]]

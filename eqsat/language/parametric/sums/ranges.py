@@ -12,7 +12,7 @@ from eqsat.language.arithmetic.algebra import fraction
 from eqsat.language.parametric.atoms import Fold, Read
 from eqsat.language.parametric.facts import Fact
 from eqsat.language.parametric.paths import Path, current
-from eqsat.language.parametric.sums.counts import without
+from eqsat.language.parametric.sums.counts import without_divisors
 from eqsat.language.terms import DType
 from eqsat.language.terms.dims import Dim
 
@@ -109,15 +109,11 @@ class WholeRanges:
         """A term without factors that it is divided by and that are never 0."""
         algebra, z3 = self._elements.algebra, self._elements.z3
         facts = [*current().statements, *self._elements.said_of(term)]
-        parts = []
-        for coefficient, product in algebra.monomials(term).values():
-            factors = algebra.factors(product)
-            for divisor in [f for f in factors if z3.is_app(f) and f.decl().name() == "inverse"]:
-                same = next((f for f in factors if f.eq(divisor.arg(0))), None)
-                if same is not None and algebra.settle(same != 0, z3.BoolVal(True), _STEPS, facts) == "proved":
-                    factors = without(without(factors, same), divisor)
-            parts.append((coefficient, reduce(lambda a, b: a * b, factors, z3.RealVal(1))))
-        return algebra.total(parts)
+
+        def is_never_zero(factor: Any) -> bool:
+            return bool(algebra.settle(factor != 0, z3.BoolVal(True), _STEPS, facts) == "proved")
+
+        return without_divisors(algebra, term, is_never_zero)
 
     def note_sum(self, total: Any, bodies: Iterable[Any], sizes: Sequence[Dim]) -> None:
         """Note the range of a sum over sizes, of terms before they are multiplied out: it is narrower than afterwards.
