@@ -9,11 +9,11 @@ from typing import Any
 
 from eqsat.errors import BackendError, nearest
 
-#: The level of a session for which none is chosen.
-DEFAULT_LEVEL = "all"
+#: The level of a session for which none is chosen, and the one at which operators are run as they are written.
+DEFAULT_LEVEL, UNFUSED_LEVEL = "all", "basic"
 #: Each level by name with its number. "extended" converts nothing to blocked channels or channels last; "basic" fuses
 #: nothing into operators of ONNX Runtime's own besides.
-LEVELS: Mapping[str, int] = MappingProxyType({DEFAULT_LEVEL: 99, "extended": 2, "basic": 1})
+LEVELS: Mapping[str, int] = MappingProxyType({DEFAULT_LEVEL: 99, "extended": 2, UNFUSED_LEVEL: 1})
 #: The property of a model from which ONNX Runtime takes the options of a session, in place of the caller's, where the
 #: environment variable is 1.
 PROPERTY, VARIABLE = "ort_config", "ORT_LOAD_CONFIG_FROM_MODEL"

@@ -20,6 +20,8 @@ from eqsat.report.finalists import Candidate
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
+from eqsat.runtime.onnxruntime.levels import UNFUSED_LEVEL
+from eqsat.runtime.onnxruntime.session import SessionBackend
 from eqsat.steps.choosing import Chooser
 from eqsat.steps.precision.chosen import name_of
 from eqsat.steps.precision.outputs import ComparedOutputs
@@ -185,8 +187,15 @@ def other_bounds(chooser: Chooser) -> dict[str, float]:
 
 
 def compiled(chooser: Chooser, graph: Graph, backend: str | None = None) -> Program:
-    """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count."""
-    return select(backend).compile(expanded(graph, lacking()), threads=chooser.settings.options.threads)
+    """A graph made ready to run: by default on ONNX Runtime, against whose outputs errors count.
+
+    What is to run on a GPU is run as it is written: ONNX Runtime's own kernels on integers add in 16 bits on some
+    processors.
+    """
+    made, threads = expanded(graph, lacking()), chooser.settings.options.threads
+    if chooser.settings.device.gpu and backend in (None, "onnxruntime"):
+        return SessionBackend().compile(made, threads=threads, level=UNFUSED_LEVEL)
+    return select(backend).compile(made, threads=threads)
 
 
 def _shown(most: float) -> str:
