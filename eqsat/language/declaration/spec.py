@@ -163,7 +163,12 @@ class OpSpec:
             most = "any number" if self.max_operands is None else str(self.max_operands)
             raise ShapeError(f"{self.name} got {count} operands", expected=f"{self.min_operands} to {most}")
         if self.is_shipped:
-            return tuple(self.infer(operands, attrs))
+            try:
+                return tuple(self.infer(operands, attrs))
+            except ZeroDivisionError:
+                given = ", ".join(map(str, operands))
+                expected = "attributes, groups for one, that are not 0"
+                raise ShapeError(f"{self.name} of {given} with {dict(attrs)}", expected=expected) from None
         with declaration_at_fault(self, "shape rule", operands, attrs):
             return tuple(self.infer(operands, attrs))
 

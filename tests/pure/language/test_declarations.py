@@ -335,3 +335,12 @@ def test_a_cell_that_declares_another_operator_of_the_name_is_refused(changed):
     cell()
     with pytest.raises(DeclarationError, match=r"declared twice(.|\n)*restart the kernel"):
         cell(**changed)
+
+
+def test_groups_of_0_are_a_shape_that_does_not_fit():
+    """The rules of shapes divide by them."""
+    x, w = TensorType.of("float32", (1, 0, 4, 4)), TensorType.of("float32", (2, 0, 1, 1))
+    declared = OPS["conv"]
+    with pytest.raises(ShapeError, match=r"conv of float32\[1, 0, 4, 4\].*'group': 0") as caught:
+        declared.result_types((x, w), declared.complete({"group": 0}))
+    assert caught.value.expected == "attributes, groups for one, that are not 0"
