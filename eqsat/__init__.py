@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from eqsat.costs.kernels.precision import PrecisionPolicy
     from eqsat.explorer.explorer import Explorer, explore
     from eqsat.frontier import pareto
+    from eqsat.language.comprehension.engine import comprehension
     from eqsat.language.graphs.builder import Builder as Graph
     from eqsat.language.graphs.builder import Tensor
     from eqsat.language.ops import op
@@ -39,6 +40,7 @@ _PUBLIC = {
     "Graph": ("eqsat.language.graphs.builder", "Builder"),
     "Tensor": ("eqsat.language.graphs.builder", "Tensor"),
     "op": ("eqsat.language.ops", "op"),
+    "comprehension": ("eqsat.language.comprehension.engine", "comprehension"),
     "PrecisionPolicy": ("eqsat.costs.kernels.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.terms.state", "State"),
     "Inspection": ("eqsat.report.inspection", "Inspection"),
@@ -70,6 +72,7 @@ __all__ = [
     "Result",
     "State",
     "Tensor",
+    "comprehension",
     "explore",
     "inspect",
     "load",

@@ -75,6 +75,34 @@ class ExportModelError(EqsatError):
     """A model that cannot be written."""
 
 
+class ComprehensionError(EqsatError):
+    """A tensor comprehension that cannot be used; the subclasses say what is wrong with it."""
+
+
+class ComprehensionSyntaxError(ComprehensionError):
+    """A source that does not follow the grammar of comprehensions."""
+
+
+class ComprehensionNameError(ComprehensionError):
+    """A name in a comprehension that means nothing there, or two things."""
+
+
+class ComprehensionTypeError(ComprehensionError):
+    """Element types in a comprehension that do not go together, or an operator or function on the wrong kind."""
+
+
+class RangeError(ComprehensionError):
+    """An index of a comprehension whose range does not follow from what it subscripts."""
+
+
+class BoundsError(ComprehensionError):
+    """A subscript of a comprehension that passes the bounds of its tensor."""
+
+
+class UpdateError(ComprehensionError):
+    """A statement of a comprehension that does not define each element once, or reads what it overwrites."""
+
+
 class RuleError(EqsatError):
     """A rule that does not parse, type or load."""
 

@@ -1,0 +1,1 @@
+"""The language of tensor comprehensions: from text to ranges, types, bounds and values."""

@@ -1,0 +1,142 @@
+"""Subscripts held against the bounds of their tensors: for the sizes of one call, and before any is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from eqsat.errors import BoundsError
+from eqsat.language.comprehension.affine import Range, affine
+from eqsat.language.comprehension.printer import print_expression
+from eqsat.language.comprehension.ranges import Inferred
+from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.syntax import Applied, Binary, Conditional, Expression, Unary, children
+from eqsat.language.terms import Dim
+
+
+@dataclass(frozen=True)
+class Guarded:
+    """An element that is read where all of some conditions hold, each with whether it has to be true."""
+
+    call: Applied
+    conditions: tuple[tuple[Expression, bool], ...]
+
+
+def guarded_reads(expression: Expression, tensors: Mapping[str, int]) -> Iterator[Guarded]:
+    """The elements that an expression reads, with the conditions of ?:, && and || that they are read under."""
+    yield from _guarded(expression, tensors, ())
+
+
+def _guarded(
+    expression: Expression, tensors: Mapping[str, int], conditions: tuple[tuple[Expression, bool], ...]
+) -> Iterator[Guarded]:
+    match expression:
+        case Conditional(condition=condition, yes=yes, no=no):
+            yield from _guarded(condition, tensors, conditions)
+            yield from _guarded(yes, tensors, (*conditions, (condition, True)))
+            yield from _guarded(no, tensors, (*conditions, (condition, False)))
+            return
+        case Binary(operator=("&&" | "||") as operator, left=left, right=right):
+            yield from _guarded(left, tensors, conditions)
+            yield from _guarded(right, tensors, (*conditions, (left, operator == "&&")))
+            return
+        case Applied(name=name) if name in tensors:
+            yield Guarded(expression, conditions)
+    for child in children(expression):
+        yield from _guarded(child, tensors, conditions)
+
+
+def check_bounds(scope: Scope, inferred: Inferred) -> None:
+    """Refuse subscripts that pass their bounds, as far as sizes say: BoundsError.
+
+    Those that are no sum of indices, or read under a condition, are looked at when they are computed.
+    """
+    for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
+        if any(isinstance(low, int) and isinstance(high, int) and low >= high for low, high in ranges.values()):
+            continue
+        for read in guarded_reads(one.value, scope.ranks):
+            if not read.conditions:
+                _check(scope, one, read.call, inferred, ranges)
+
+
+def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferred, ranges: Mapping[str, Range]) -> None:
+    for axis, (subscript, extent) in enumerate(zip(call.arguments, inferred.shapes[call.name], strict=True)):
+        form = affine(subscript, inferred.known)
+        if form is None:
+            continue
+        least, most = form.least(ranges), form.most(ranges)
+        if _is_negative(least):
+            reached = f"begins at {least}"
+        elif _is_negative(extent - 1 - most):
+            reached = f"ends at {most}"
+        else:
+            continue
+        shown = {name: f"{low}:{high}" for name, (low, high) in ranges.items() if name in form.factors}
+        given = ", ".join(f"{name} in {text}" for name, text in shown.items())
+        raise scope.fault(
+            BoundsError,
+            f"{print_expression(call)} passes the bounds of {call.name} on axis {axis}",
+            subscript.place,
+            expected=f"a subscript of 0 to {extent - 1}; it {reached}{' for ' if given else ''}{given}",
+            remedy=f"give {', '.join(form.factors) or one.statement.target} a smaller range in where",
+        )
+
+
+def _is_negative(dim: Dim) -> bool:
+    """True of what is below 0 for every size, or at the sizes given."""
+    return isinstance(dim, int) and dim < 0
+
+
+def is_inside(subscript: Expression, extent: Dim, ranges: Mapping[str, Range], known: Mapping[str, Dim]) -> bool:
+    """True where intervals show that a subscript stays inside an extent; all sizes are given."""
+    span = _interval(subscript, ranges, known)
+    return span is not None and isinstance(extent, int) and span[0] >= 0 and span[1] < extent
+
+
+def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mapping[str, Dim]) -> tuple[int, int] | None:
+    """The least and the largest value of an expression of integers, or bounds of these; None of elements of tensors."""
+    form = affine(expression, known)
+    if form is not None:
+        least, most = form.least(ranges), form.most(ranges)
+        return (least, most) if isinstance(least, int) and isinstance(most, int) else None
+    match expression:
+        case Unary(operator="-", operand=operand):
+            inner = _interval(operand, ranges, known)
+            return None if inner is None else (-inner[1], -inner[0])
+        case Conditional(yes=yes, no=no):
+            a, b = _interval(yes, ranges, known), _interval(no, ranges, known)
+            return None if a is None or b is None else (min(a[0], b[0]), max(a[1], b[1]))
+        case Applied(name="min" | "max", arguments=(left, right)):
+            return _between(expression.name, _interval(left, ranges, known), _interval(right, ranges, known))
+        case Binary(operator=operator, left=left, right=right):
+            return _combined(operator, _interval(left, ranges, known), _interval(right, ranges, known))
+    return None
+
+
+def _between(name: str, a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    """The interval of a minimum or maximum, one of whose operands may be unknown."""
+    if a is None and b is None:
+        return None
+    if a is not None and b is not None:
+        choose = min if name == "min" else max
+        return choose(a[0], b[0]), choose(a[1], b[1])
+    return None
+
+
+def _combined(operator: str, a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    if a is None or b is None:
+        return None
+    match operator:
+        case "+":
+            return a[0] + b[0], a[1] + b[1]
+        case "-":
+            return a[0] - b[1], a[1] - b[0]
+        case "*":
+            corners = [x * y for x in a for y in b]
+            return min(corners), max(corners)
+        case "/" if b[0] > 0:
+            corners = [int(x / y) if abs(x) < 2**52 else x // y for x in a for y in b]
+            return min(corners), max(corners)
+        case "%" if b[0] > 0 and a[0] >= 0:
+            return 0, min(a[1], b[1] - 1)
+    return None

@@ -1,0 +1,304 @@
+"""Comprehensions as functions of Python: defined from text, called with arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ComprehensionNameError, RangeError, ShapeError, UsageError, nearest
+from eqsat.language.comprehension.bounds import check_bounds
+from eqsat.language.comprehension.canonical import canonical
+from eqsat.language.comprehension.element_types import NAMED
+from eqsat.language.comprehension.evaluation import evaluate
+from eqsat.language.comprehension.parser import fault, parse
+from eqsat.language.comprehension.printer import print_function
+from eqsat.language.comprehension.ranges import Inferred, infer
+from eqsat.language.comprehension.resolver import resolve
+from eqsat.language.comprehension.scopes import Scope
+from eqsat.language.comprehension.syntax import Parameter
+from eqsat.language.comprehension.typed import typed
+from eqsat.language.terms import Array, Dim, DType, TensorType
+from eqsat.language.terms.dims import Sym
+
+
+def comprehension(source: str) -> Comprehension:
+    """The functions that a source defines in the language of tensor comprehensions (arXiv 1802.04730).
+
+    Each is an attribute by its name, and called with arrays: of NumPy, or that speak DLPack, as those of PyTorch do.
+    ComprehensionError, with the line and a caret, for a source that means nothing.
+
+    >>> import numpy as np
+    >>> f = comprehension("def mv(float(M,K) A, float(K) x) -> (C) { C(i) +=! A(i,k) * x(k) }")
+    >>> f.mv(np.eye(2, dtype=np.float32), np.array([3, 4], np.float32))
+    array([3., 4.], dtype=float32)
+    """
+    return Comprehension(source)
+
+
+class Comprehension(Mapping[str, "TensorFunction"]):
+    """The functions of a source, by name; each is an attribute too."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        self._functions: dict[str, TensorFunction] = {}
+        for function in parse(source):
+            if function.name in self._functions:
+                raise fault(
+                    ComprehensionNameError,
+                    f"{function.name} is defined twice",
+                    source,
+                    function.place,
+                    expected="one definition of each name",
+                )
+            self._functions[function.name] = TensorFunction(resolve(function, source))
+
+    def __getattr__(self, name: str) -> TensorFunction:
+        functions = self.__dict__.get("_functions", {})
+        if name not in functions:
+            raise AttributeError(f"no function {name!r}; {nearest(name, functions) or ', '.join(functions)}")
+        found: TensorFunction = functions[name]
+        return found
+
+    def __getitem__(self, name: str) -> TensorFunction:
+        return self._functions[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._functions)
+
+    def __len__(self) -> int:
+        return len(self._functions)
+
+    def __dir__(self) -> list[str]:
+        return [*super().__dir__(), *self._functions]
+
+    def __repr__(self) -> str:
+        return f"Comprehension({', '.join(self._functions)})"
+
+
+class TensorFunction:
+    """A function of a comprehension: `f(A, x)` computes its results, one array or a tuple of them.
+
+    Scalars are numbers. A result that is read before it is defined is passed by its name: `f(a, A, C=C)`; it is 0
+    otherwise. `out` takes arrays for the results, which may share memory with the parameters.
+    """
+
+    def __init__(self, scope: Scope) -> None:
+        self.scope = scope
+        self.types = typed(scope)
+        self.symbolic  # noqa: B018  (what fails for all sizes is told of where the function is defined)
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.scope.function.name
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of what its writer may have meant otherwise."""
+        return self.scope.warnings
+
+    @property
+    def temporaries(self) -> tuple[str, ...]:
+        """The tensors that are defined and not returned."""
+        return self.scope.temporaries
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of the tensors that are returned."""
+        return tuple(one.name for one in self.scope.function.results)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The integer scalars whose values ranges and subscripts may depend on."""
+        parameters = self.scope.function.parameters
+        return tuple(one.name for one in parameters if not one.extents and _is_whole(one))
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text with names that do not matter replaced: equal of functions that differ in names alone."""
+        return canonical(self.scope)
+
+    @cached_property
+    def symbolic(self) -> Inferred | None:
+        """The ranges and shapes for all sizes; None where they depend on integer scalars."""
+        known: dict[str, Dim] = {size: Sym.named(size) for size in self.scope.sizes}
+        shapes = {one.name: _shape(one, known) for one in self.scope.function.parameters}
+        try:
+            inferred = infer(self.scope, shapes, known | {name: Sym.named(name) for name in self.needs})
+        except RangeError:
+            if self.needs:
+                return None
+            raise
+        check_bounds(self.scope, inferred)
+        return inferred
+
+    def inferred(self, shapes: Mapping[str, Sequence[int]], scalars: Mapping[str, int] | None = None) -> Inferred:
+        """The ranges and shapes for shapes of the parameters; ShapeError, RangeError or BoundsError."""
+        known: dict[str, Dim] = dict(scalars or {})
+        for one in self.scope.function.parameters:
+            self._take_sizes(one, tuple(shapes[one.name]), known)
+        missing = [name for name in self.needs if name not in known]
+        if missing:
+            raise UsageError(
+                f"{self.name} without {', '.join(missing)}",
+                expected="a value of each integer scalar: shapes depend on it",
+            )
+        inferred = infer(self.scope, {name: tuple(dims) for name, dims in shapes.items()}, known)
+        for agreement in inferred.agreements:
+            if agreement.first != agreement.second:
+                raise self.scope.fault(
+                    RangeError,
+                    f"axis {agreement.axis} of {agreement.tensor} has {agreement.second} elements here",
+                    agreement.place,
+                    expected=f"{agreement.first}, as it has by another statement",
+                    remedy="write where with the range that it is to have",
+                )
+        check_bounds(self.scope, inferred)
+        return inferred
+
+    def _take_sizes(self, parameter: Parameter, shape: tuple[Dim, ...], known: dict[str, Dim]) -> None:
+        where = f"{self.name}, {parameter.name}"
+        if len(shape) != len(parameter.extents):
+            raise ShapeError(f"an array of rank {len(shape)}", where=where, expected=f"rank {len(parameter.extents)}")
+        for axis, (extent, dim) in enumerate(zip(parameter.extents, shape, strict=True)):
+            asked = known.setdefault(extent, dim) if isinstance(extent, str) else extent
+            if asked != dim:
+                named = f"{extent} = {asked}" if isinstance(extent, str) else str(asked)
+                raise ShapeError(f"axis {axis} has {dim} elements", where=where, expected=named)
+
+    def output_types(self, *arguments: Any, **named: Any) -> dict[str, TensorType]:
+        """The types of the results for arguments, by name; nothing is computed."""
+        inferred, _ = self._bound(arguments, named)
+        return {name: TensorType(self.types[name], inferred.shapes[name]) for name in self.results}
+
+    def prepare_outputs(self, *arguments: Any, **named: Any) -> tuple[Array, ...]:
+        """Arrays that the results for arguments fit into, to be passed as `out`."""
+        types = self.output_types(*arguments, **named)
+        return tuple(np.empty(one.dims, one.dtype.numpy) for one in types.values())
+
+    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
+        inferred, tensors = self._bound(arguments, named)
+        made = evaluate(self.scope, self.types, inferred, tensors)
+        results = tuple(made[name] for name in self.results)
+        back = _torch([*arguments, *named.values()])
+        if out is not None:
+            given = [out] if len(results) == 1 and not isinstance(out, tuple | list) else list(out)
+            self._write(given, results)
+            return out
+        if back is not None:
+            results = tuple(back.from_numpy(np.ascontiguousarray(one)) for one in results)
+        return results[0] if len(results) == 1 else results
+
+    def _write(self, out: Sequence[Any], results: Sequence[Array]) -> None:
+        if len(out) != len(results):
+            raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(results)}")
+        for name, place, made in zip(self.results, out, results, strict=True):
+            array = _array(place)
+            if array.shape != made.shape or array.dtype != made.dtype:
+                raise ShapeError(
+                    f"out: {array.dtype.name}{list(array.shape)} for {name}",
+                    where=self.name,
+                    expected=f"{made.dtype.name}{list(made.shape)}",
+                )
+            if not array.flags.writeable:
+                raise UsageError(f"out: {name} is read-only", where=self.name, expected="an array that is written to")
+            array[...] = made
+
+    def _bound(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
+        """The ranges and shapes for arguments, and the arrays by name."""
+        parameters = self.scope.function.parameters
+        given = self._by_name(arguments, named)
+        arrays = {one.name: self._taken(one.name, NAMED[one.type], given[one.name]) for one in parameters}
+        scalars = {name: int(arrays[name]) for name in self.needs}
+        inferred = self.inferred({name: array.shape for name, array in arrays.items()}, scalars)
+        for name in self.scope.updated:
+            if name in given:
+                array = self._taken(name, self.types[name], given[name])
+                if array.shape != inferred.shapes[name]:
+                    raise ShapeError(
+                        f"an array of shape {array.shape}",
+                        where=f"{self.name}, {name}",
+                        expected=str(inferred.shapes[name]),
+                    )
+                arrays[name] = array
+        return inferred, arrays
+
+    def _by_name(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        names = [one.name for one in self.scope.function.parameters]
+        if len(arguments) > len(names):
+            raise UsageError(f"{self.name} of {len(arguments)} arguments", expected=f"{len(names)}: {', '.join(names)}")
+        given = dict(zip(names, arguments, strict=False))
+        for name, value in named.items():
+            if name in given:
+                raise UsageError(f"{self.name}: {name} is passed twice", expected="one value for each parameter")
+            if name not in names and name not in self.scope.updated:
+                known = [*names, *self.scope.updated]
+                raise UsageError(
+                    f"{self.name} has no parameter {name!r}", expected=", ".join(known), remedy=nearest(name, known)
+                )
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise UsageError(f"{self.name} without {', '.join(missing)}", expected=f"{len(names)}: {', '.join(names)}")
+        return given
+
+    def _taken(self, name: str, dtype: DType, value: Any) -> Array:
+        """An argument as an array of its type; numbers take it."""
+        where = f"{self.name}, {name}"
+        if isinstance(value, bool | int | float):
+            array = np.asarray(value)
+            kinds = "biuf" if dtype.is_float else "b" if dtype is DType.BOOL else "iu"
+            with np.errstate(all="ignore"):
+                made: Array = array.astype(dtype.numpy)
+            if array.dtype.kind not in kinds or (array.dtype.kind in "iu" and not dtype.is_float and made != array):
+                raise ShapeError(f"{value!r}", where=where, expected=f"a number of {dtype.value}")
+            return made
+        array = _array(value)
+        if array.dtype != dtype.numpy:
+            raise ShapeError(
+                f"elements of {array.dtype.name}",
+                where=where,
+                expected=dtype.value,
+                remedy=f"convert it: .astype({dtype.value!r})",
+            )
+        return array
+
+    def __repr__(self) -> str:
+        return print_function(self.scope.function)
+
+
+def _is_whole(parameter: Parameter) -> bool:
+    dtype = NAMED[parameter.type]
+    return not dtype.is_float and dtype is not DType.BOOL
+
+
+def _shape(parameter: Parameter, known: Mapping[str, Dim]) -> tuple[Dim, ...]:
+    return tuple(known[extent] if isinstance(extent, str) else extent for extent in parameter.extents)
+
+
+def _array(value: Any) -> Array:
+    """An array of NumPy on what was passed, in place where it speaks DLPack."""
+    if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
+        return np.asarray(value)
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise UsageError(
+            f"an array that NumPy cannot read: {error}", expected="an array in this machine's memory"
+        ) from None
+
+
+def _torch(values: Sequence[Any]) -> Any:
+    """The module torch if an argument is one of its tensors."""
+    for value in values:
+        if type(value).__module__.partition(".")[0] == "torch":
+            import torch
+
+            return torch
+    return None

@@ -1,0 +1,346 @@
+"""Resolution of names: what each one in a function means, with errors for those that mean nothing, or two things."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eqsat.errors import ComprehensionError, ComprehensionNameError, RangeError, UpdateError, nearest
+from eqsat.language.comprehension import mathematics
+from eqsat.language.comprehension.element_types import NAMED
+from eqsat.language.comprehension.parser import fault
+from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.syntax import (
+    Applied,
+    ExistsClause,
+    Expression,
+    Function,
+    IndexEquation,
+    LetClause,
+    Name,
+    Parameter,
+    Position,
+    RangeClause,
+    Returned,
+    rebuilt,
+    walk,
+)
+
+
+def resolve(function: Function, source: str) -> Scope:
+    """The scope of a function; ComprehensionNameError, UpdateError or RangeError for one that means nothing."""
+    return _Resolver(function, source).scope()
+
+
+class _Resolver:
+    def __init__(self, function: Function, source: str) -> None:
+        self.function, self.source = function, source
+        extents = [one.extents for one in function.parameters]
+        self.sizes = tuple(dict.fromkeys(e for given in extents for e in given if isinstance(e, str)))
+        self.ranks: dict[str, int] = {}
+        self.known: set[str] = set()
+
+    def fault(
+        self, kind: type[ComprehensionError], what: str, place: Position, expected: str = "", remedy: str = ""
+    ) -> ComprehensionError:
+        name = self.function.name
+        return fault(kind, what, self.source, place, function=name, expected=expected, remedy=remedy)
+
+    def scope(self) -> Scope:
+        """The whole function, resolved."""
+        self._check_header()
+        for statement in self.function.statements:
+            self._take_target(statement)
+        statements, updated = [], dict[str, None]()
+        defined: set[str] = {one.name for one in self.function.parameters}
+        for statement in self.function.statements:
+            found = self._resolved(statement)
+            statements.append(found)
+            own = [] if statement.is_definition else [statement.target]
+            for name in (*(call.name for call in found.reads), *own):
+                if name not in defined:
+                    updated[name] = None
+            defined.add(statement.target)
+        returned = {one.name for one in self.function.results}
+        targets = tuple(dict.fromkeys(one.target for one in self.function.statements))
+        for one in self.function.results:
+            if one.name not in targets:
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"{one.name} is returned and never defined",
+                    one.place,
+                    "a statement that defines each result",
+                )
+        for name in updated:
+            if name not in returned:
+                place = next(one.place for one in self.function.statements if one.target == name)
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"{name} is read before it is defined",
+                    place,
+                    "a definition with = or a reduction that begins anew, such as +=!",
+                )
+        warnings = tuple(f"{name} is read before it is defined: it is 0 unless {name}=… is passed" for name in updated)
+        return Scope(
+            self.source,
+            self.function,
+            self.sizes,
+            tuple(statements),
+            dict(self.ranks),
+            tuple(name for name in targets if name not in returned),
+            tuple(updated),
+            warnings,
+        )
+
+    def _check_header(self) -> None:
+        function = self.function
+        seen: dict[str, Position] = {}
+        parts: tuple[Parameter | Returned, ...] = (*function.parameters, *function.results)
+        for part in parts:
+            if part.type is not None and part.type not in NAMED:
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"no element type {part.type}",
+                    part.place,
+                    "one of " + ", ".join(NAMED),
+                    nearest(part.type, NAMED),
+                )
+            if part.name in seen:
+                raise self.fault(
+                    ComprehensionNameError, f"{part.name} is declared twice", part.place, "one declaration of each name"
+                )
+            self._check_free(part.name, part.place)
+            seen[part.name] = part.place
+            if part.name in self.sizes and not part.extents and isinstance(part, Parameter):
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"{part.name} is a size and a scalar",
+                    part.place,
+                    "another name for one of the two",
+                )
+        for result in function.results:
+            for extent in result.extents or ():
+                if isinstance(extent, str) and extent not in self.sizes:
+                    raise self.fault(
+                        ComprehensionNameError,
+                        f"no size {extent}",
+                        result.place,
+                        "sizes of parameters, " + ", ".join(self.sizes) if self.sizes else "a number",
+                        nearest(extent, self.sizes),
+                    )
+        for size in self.sizes:
+            self._check_free(size, function.place)
+        self.ranks = {one.name: len(one.extents) for one in function.parameters}
+        if not function.results:
+            raise self.fault(ComprehensionNameError, "nothing is returned", function.place, "a result after ->")
+
+    def _check_free(self, name: str, place: Position) -> None:
+        taken = "an element type" if name in NAMED else "a function" if name in mathematics.CHOOSING else ""
+        if taken:
+            raise self.fault(ComprehensionNameError, f"{name} is {taken}", place, "another name")
+
+    def _take_target(self, statement: IndexEquation) -> None:
+        name, rank, place = statement.target, len(statement.subscripts), statement.place
+        if name in {one.name for one in self.function.parameters}:
+            raise self.fault(
+                UpdateError, f"{name} is a parameter, which stays as it is", place, "a tensor of another name"
+            )
+        self._check_free(name, place)
+        if name in self.sizes and not rank:
+            raise self.fault(ComprehensionNameError, f"{name} is a size", place, "another name")
+        if self.ranks.setdefault(name, rank) != rank:
+            raise self.fault(
+                UpdateError, f"{name} has {rank} subscripts here", place, f"{self.ranks[name]}, as it has before"
+            )
+        stated = next((one.extents for one in self.function.results if one.name == name), None)
+        if stated is not None and len(stated) != rank:
+            raise self.fault(
+                UpdateError, f"{name} has {rank} subscripts here", place, f"{len(stated)}, as it is returned"
+            )
+
+    def _resolved(self, statement: IndexEquation) -> ResolvedEquation:
+        lets, ranges, kept = self._clauses(statement)
+        indices: list[str] = []
+        for subscript in statement.subscripts:
+            if not isinstance(subscript, Name) or self._meaning(subscript.name) or subscript.name in lets:
+                raise self.fault(
+                    UpdateError,
+                    f"a subscript of the target {statement.target} that is no index",
+                    subscript.place,
+                    "an index of its own for each axis, so that each element is defined once",
+                    "subscript what is read instead",
+                )
+            if subscript.name in indices:
+                raise self.fault(
+                    UpdateError,
+                    f"{statement.target} is subscripted by {subscript.name} twice",
+                    subscript.place,
+                    "another index for each axis, so that each element is defined once",
+                )
+            indices.append(subscript.name)
+        value = self._put_in(statement.value, lets)
+        self._check(value)
+        reads = tuple(one for one in walk(value) if self._is_read(one))
+        found = dict.fromkeys(self._indices_of(value))
+        for access in kept:
+            self._check(access)
+            found |= dict.fromkeys(self._indices_of(access))
+        for name, clause in ranges.items():
+            if name not in found and name not in indices:
+                raise self.fault(
+                    RangeError, f"where gives a range to {name}, which is not used", clause.place, "an index"
+                )
+        reduced = tuple(name for name in found if name not in indices)
+        if reduced and not statement.reduction:
+            raise self.fault(
+                UpdateError,
+                f"= with {', '.join(reduced)}, which {statement.target} is not subscripted by",
+                statement.place,
+                "a reduction over it",
+                f"write {statement.target}{_subscripted(statement)} +=! …, or min=! or max=!",
+            )
+        calls = [self._as_call(one) for one in reads]
+        resolved = ResolvedEquation(statement, tuple(indices), reduced, value, ranges, tuple(calls), tuple(kept))
+        self._check_in_place(resolved)
+        return resolved
+
+    def _clauses(self, statement: IndexEquation) -> tuple[dict[str, Expression], dict[str, RangeClause], list[Applied]]:
+        lets: dict[str, Expression] = {}
+        ranges: dict[str, RangeClause] = {}
+        kept: list[Applied] = []
+        for clause in statement.clauses:
+            match clause:
+                case LetClause(name=name, value=value, place=place):
+                    self._check_new(name, place, lets, ranges)
+                    lets[name] = self._put_in(value, lets)
+                case RangeClause(index=name, place=place):
+                    self._check_new(name, place, lets, ranges)
+                    low, high = self._put_in(clause.low, lets), self._put_in(clause.high, lets)
+                    for one in (part for bound in (low, high) for part in walk(bound)):
+                        self._check_bound(one, name)
+                    ranges[name] = RangeClause(name, low, high, place)
+                case ExistsClause(access=access):
+                    put = self._put_in(access, lets)
+                    assert isinstance(put, Applied)
+                    if put.name not in self.ranks:
+                        raise self.fault(
+                            ComprehensionNameError,
+                            f"no tensor {put.name}",
+                            put.place,
+                            "one of " + ", ".join(self.ranks),
+                            nearest(put.name, self.ranks),
+                        )
+                    kept.append(put)
+        return lets, ranges, kept
+
+    def _check_new(self, name: str, place: Position, *taken: Mapping[str, object]) -> None:
+        meaning = self._meaning(name)
+        if meaning:
+            raise self.fault(ComprehensionNameError, f"{name} is {meaning}", place, "another name")
+        self._check_free(name, place)
+        if any(name in one for one in taken):
+            raise self.fault(
+                ComprehensionNameError, f"where gives {name} a meaning twice", place, "one clause for each name"
+            )
+
+    def _check_bound(self, part: Expression, index: str) -> None:
+        if self._is_index(part):
+            assert isinstance(part, Name)
+            raise self.fault(
+                RangeError,
+                f"the range of {index} depends on {part.name}, which is no size",
+                part.place,
+                "numbers, sizes and integer scalars: ranges are boxes",
+                nearest(part.name, self.sizes),
+            )
+        if isinstance(part, Applied) and part.name in self.ranks:
+            raise self.fault(
+                RangeError, f"the range of {index} depends on elements of {part.name}", part.place, "sizes alone"
+            )
+
+    def _put_in(self, expression: Expression, lets: Mapping[str, Expression]) -> Expression:
+        """An expression with the values of the names that `where` has given one."""
+        if isinstance(expression, Name) and expression.name in lets:
+            return lets[expression.name]
+        return rebuilt(expression, lambda one: self._put_in(one, lets)) if lets else expression
+
+    def _meaning(self, name: str) -> str:
+        """The kind of thing that a bare name stands for, an index aside; empty for an index."""
+        if name in self.sizes:
+            return "a size"
+        return "a scalar" if self.ranks.get(name) == 0 else ""
+
+    def _indices_of(self, value: Expression) -> list[str]:
+        return [part.name for part in walk(value) if isinstance(part, Name) and self._is_index(part)]
+
+    def _is_index(self, part: Expression) -> bool:
+        return isinstance(part, Name) and not self._meaning(part.name)
+
+    def _is_read(self, part: Expression) -> bool:
+        if isinstance(part, Name):
+            return part.name not in self.sizes and self.ranks.get(part.name) == 0
+        return isinstance(part, Applied) and part.name in self.ranks
+
+    def _as_call(self, part: Expression) -> Applied:
+        assert isinstance(part, Name | Applied)
+        return part if isinstance(part, Applied) else Applied(part.name, (), part.place)
+
+    def _check(self, value: Expression) -> None:
+        """Every call is of a tensor with as many subscripts as it has axes, of a function, or of a type."""
+        for part in walk(value):
+            if isinstance(part, Name) and self.ranks.get(part.name, 0) and part.name not in self.sizes:
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"{part.name} without subscripts",
+                    part.place,
+                    f"{self.ranks[part.name]} subscripts",
+                )
+            if not isinstance(part, Applied):
+                continue
+            given = len(part.arguments)
+            if part.name in self.ranks:
+                asked, kind = self.ranks[part.name], "subscript"
+            elif part.name in NAMED:
+                asked, kind = 1, "argument"
+            elif part.name in mathematics.CHOOSING:
+                asked, kind = 2, "argument"
+            elif (known := mathematics.function(part.name)) is not None:
+                asked, kind = known.arity, "argument"
+            else:
+                names = (*self.ranks, *mathematics.FUNCTIONS, *NAMED, *mathematics.CHOOSING)
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"no tensor or function {part.name}",
+                    part.place,
+                    "a tensor, a function or an element type",
+                    nearest(part.name, names),
+                )
+            if given != asked:
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"{part.name} with {given} {kind}{'s' * (given != 1)}",
+                    part.place,
+                    f"{asked} {kind}{'s' * (asked != 1)}",
+                )
+
+    def _check_in_place(self, resolved: ResolvedEquation) -> None:
+        """A target may be read where it is written, or along a whole axis that is reduced: nowhere else."""
+        target = resolved.statement.target
+        for call in (*resolved.reads, *resolved.kept):
+            if call.name != target:
+                continue
+            names = [one.name if self._is_index(one) and isinstance(one, Name) else "" for one in call.arguments]
+            pairs = list(zip(names, resolved.indices, strict=True))
+            own = all(name == index or name in resolved.reduced for name, index in pairs)
+            if not own or len(set(names)) != len(names):
+                raise self.fault(
+                    UpdateError,
+                    f"{target} is read at other elements than those it is written at",
+                    call.place,
+                    f"{target}{_subscripted(resolved.statement)}, or an index that is reduced in place of one of these",
+                    "read a copy: define a tensor of another name first",
+                )
+
+
+def _subscripted(statement: IndexEquation) -> str:
+    names = [one.name for one in statement.subscripts if isinstance(one, Name)]
+    return f"({', '.join(names)})" if names else ""
