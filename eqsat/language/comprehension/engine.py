@@ -20,6 +20,7 @@ from eqsat.language.comprehension.resolver import resolve
 from eqsat.language.comprehension.scopes import Scope
 from eqsat.language.comprehension.syntax import Parameter
 from eqsat.language.comprehension.typed import typed
+from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.terms import Array, Dim, DType, TensorType
 from eqsat.language.terms.dims import Sym
 
@@ -116,6 +117,11 @@ class TensorFunction:
         parameters = self.scope.function.parameters
         return tuple(one.name for one in parameters if not one.extents and _is_whole(one))
 
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The parameters that are operands in a graph: all but integer scalars, which are attributes."""
+        return tuple(one.name for one in self.scope.function.parameters if one.name not in self.needs)
+
     @cached_property
     def canonical(self) -> str:
         """The text with names that do not matter replaced: equal of functions that differ in names alone."""
@@ -135,7 +141,7 @@ class TensorFunction:
         check_bounds(self.scope, inferred)
         return inferred
 
-    def inferred(self, shapes: Mapping[str, Sequence[int]], scalars: Mapping[str, int] | None = None) -> Inferred:
+    def inferred(self, shapes: Mapping[str, Sequence[Dim]], scalars: Mapping[str, int] | None = None) -> Inferred:
         """The ranges and shapes for shapes of the parameters; ShapeError, RangeError or BoundsError."""
         known: dict[str, Dim] = dict(scalars or {})
         for one in self.scope.function.parameters:
@@ -180,7 +186,13 @@ class TensorFunction:
         return tuple(np.empty(one.dims, one.dtype.numpy) for one in types.values())
 
     def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
-        """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
+        """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not.
+
+        Of tensors of a graph, the results are tensors of that graph, by an operator that the function becomes there.
+        """
+        for value in (*arguments, *named.values()):
+            if isinstance(value, Tensor):
+                return self._applied(value.graph, self._by_name(arguments, named))
         inferred, tensors = self._bound(arguments, named)
         made = evaluate(self.scope, self.types, inferred, tensors)
         results = tuple(made[name] for name in self.results)
@@ -192,6 +204,19 @@ class TensorFunction:
         if back is not None:
             results = tuple(back.from_numpy(np.ascontiguousarray(one)) for one in results)
         return results[0] if len(results) == 1 else results
+
+    def _applied(self, graph: Builder, given: Mapping[str, Any]) -> Any:
+        """The tensors that the function makes in a graph."""
+        from eqsat.language.comprehension.operators import operator_of
+
+        declared = operator_of(self)
+        names = (*self.operands, *(name for name in self.scope.updated if name in given))
+        types = {name: self.types[name].numpy for name in names}
+        for name in names:
+            if isinstance(value := given[name], Tensor) and value.type.dtype is not self.types[name]:
+                raise ShapeError(f"{value}", where=f"{self.name}, {name}", expected=self.types[name].value)
+        operands = [v if isinstance(v := given[n], Tensor) else np.asarray(v, types[n]) for n in names]
+        return graph.apply(declared.name, *operands, **{name: int(given[name]) for name in self.needs})
 
     def _write(self, out: Sequence[Any], results: Sequence[Array]) -> None:
         if len(out) != len(results):

@@ -1,0 +1,207 @@
+"""Comprehensions as operators of graphs, whose declarations derive from their text."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from random import Random
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import ComprehensionError, EqsatError, ShapeError
+from eqsat.language.comprehension.element_types import NAMED
+from eqsat.language.comprehension.engine import TensorFunction, comprehension
+from eqsat.language.comprehension.linearity import is_linear
+from eqsat.language.comprehension.products import SumOfProducts, einsum_of
+from eqsat.language.comprehension.reference import compute
+from eqsat.language.comprehension.syntax import Applied, Binary, walk
+from eqsat.language.declaration.registry import OPS, op
+from eqsat.language.declaration.spec import REQUIRED, Operands, OpSpec, Sample
+from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, product
+from eqsat.language.terms.dims import evaluate as size_of
+
+#: How often sizes are drawn that a function may not accept, and the largest of them.
+_DRAWS, _LARGEST = 40, 5
+
+
+def operator_of(function: TensorFunction) -> OpSpec:
+    """The operator that a comprehension is in graphs, declared when it is first asked for.
+
+    Its name is that of the function where no other operator has it, and followed by a digest of its text otherwise.
+    """
+    text = function.canonical
+    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
+    for name in (function.name, f"{function.name}_{digest}"):
+        known = OPS.get(name)
+        if known is not None and known.doc == _documentation(function):
+            return known
+    name = function.name if function.name not in OPS else f"{function.name}_{digest}"
+    return _declared(name, function)
+
+
+def _documentation(function: TensorFunction) -> str:
+    return f"A tensor comprehension.\n\n{function!r}"
+
+
+@cache
+def _function(text: str) -> TensorFunction:
+    """The function of a text; rules on its operator, which hash the text, are checked anew where it changes."""
+    (found,) = comprehension(text).values()
+    return found
+
+
+def _declared(name: str, given_function: TensorFunction) -> OpSpec:
+    text = repr(given_function)
+    function = _function(text)
+    scope, types = function.scope, function.types
+    operands = function.operands
+    names = (*operands, *scope.updated)
+
+    def reference(xp: Any, *given: Any, **scalars: Any) -> Any:
+        function = _function(text)
+        scope, types = function.scope, function.types
+        tensors = {one: array for one, array in zip(names, given, strict=False) if array is not None}
+        values = {one: int(scalars[one]) for one in function.needs}
+        shapes = {one: np.shape(tensors[one]) for one in operands} | dict.fromkeys(function.needs, ())
+        inferred = function.inferred(shapes, values)
+        numbers = {one: np.asarray(value, types[one].numpy) for one, value in values.items()}
+        for one in scope.updated:
+            if one not in tensors:
+                tensors[one] = np.zeros([size_of(dim, {}) for dim in inferred.shapes[one]], types[one].numpy)
+        made = compute(xp, scope, types, inferred, {**tensors, **numbers})
+        results = tuple(made[one] for one in function.results)
+        return results[0] if len(results) == 1 else results
+
+    def infer(given: Operands, attrs: Attrs) -> Sequence[TensorType]:
+        function = _function(text)
+        types = function.types
+        stated = _with_float_of(types, dict(zip(names, given, strict=False)))
+        for one, type_ in zip(names, given, strict=False):
+            if type_ is not None and type_.dtype is not stated[one]:
+                raise ShapeError(f"{one} of {type_}", where=name, expected=f"elements of {stated[one].value}")
+        if any(type_ is not None and type_.shape is None for type_ in given):
+            return tuple(TensorType(stated[one], None) for one in function.results)
+        shapes = {one: type_.dims for one, type_ in zip(operands, given, strict=False) if type_ is not None}
+        shapes |= dict.fromkeys(function.needs, ())
+        try:
+            inferred = function.inferred(shapes, {one: attrs[one] for one in function.needs})
+        except ComprehensionError as error:
+            raise ShapeError(error.what, where=error.where, expected=error.expected, remedy=error.remedy) from None
+        return tuple(TensorType(stated[one], inferred.shapes[one]) for one in function.results)
+
+    def flops(given: Operands, _results: Sequence[TensorType], attrs: Attrs) -> Dim:
+        shapes = {one: type_.dims for one, type_ in zip(operands, given, strict=False) if type_ is not None}
+        shapes |= dict.fromkeys(function.needs, ())
+        inferred = function.inferred(shapes, {one: attrs[one] for one in function.needs})
+        total: Dim = 0
+        for one, ranges in zip(function.scope.statements, inferred.ranges, strict=True):
+            work = sum(isinstance(part, Binary | Applied) for part in walk(one.value))
+            total = total + product(high - low for low, high in ranges.values()) * max(work, 1)
+        return total
+
+    reference.__doc__ = _documentation(function)
+    # It is its writer's, not this package's: its laws are checked where they are loaded.
+    reference.__module__ = "comprehension"
+    sum_of_products = _whole_sum(function)
+    linear = [place for place, one in enumerate(operands) if is_linear(scope, types, one)]
+    return op(
+        name,
+        infer=infer,
+        operands=(len(operands), len(names)),
+        attrs=dict.fromkeys(function.needs, REQUIRED),
+        flops=flops,
+        sample=_sampler(function, operands),
+        multilinear=linear if len(function.results) == 1 else (),
+        dtypes={place: types[one].value for place, one in enumerate(names) if not types[one].is_float},
+        partial=_may_leave_numbers(function),
+        index=_index_form(sum_of_products) if sum_of_products is not None else "",
+        laws=(_definition(name, sum_of_products),) if sum_of_products is not None else (),
+    )(reference)
+
+
+def _with_float_of(types: Mapping[str, DType], given: Mapping[str, TensorType | None]) -> Mapping[str, DType]:
+    """The element types with floats as operands have them, where a function states one type of floats alone.
+
+    Laws are looked at in float64, whichever type the text names.
+    """
+    floats = {dtype for dtype in types.values() if dtype.is_float}
+    found = {one.dtype for name, one in given.items() if one is not None and types[name].is_float}
+    if len(floats) != 1 or len(found) != 1 or not all(dtype.is_float for dtype in found):
+        return types
+    (dtype,) = found
+    return {name: dtype if one.is_float else one for name, one in types.items()}
+
+
+def _may_leave_numbers(function: TensorFunction) -> bool:
+    """True where finite operands may make an infinity or NaN: by a quotient, a function, or an empty range."""
+    for one in function.scope.statements:
+        if one.statement.reduction in ("min", "max"):
+            return True
+        for part in walk(one.value):
+            if isinstance(part, Binary) and part.operator == "/":
+                return True
+            if isinstance(part, Applied) and part.name not in (*function.scope.ranks, *NAMED, "min", "max"):
+                return True
+    return False
+
+
+def _whole_sum(function: TensorFunction) -> SumOfProducts | None:
+    """The function as one sum of products of its parameters, each read once; None where it is not one."""
+    scope, inferred = function.scope, function.symbolic
+    if len(scope.statements) != 1 or inferred is None or function.needs:
+        return None
+    (one,) = scope.statements
+    found = einsum_of(scope, one, inferred.ranges[0], inferred.shapes, function.types)
+    if found is None or sorted(found.tensors) != sorted(function.operands):
+        return None
+    if not function.types[one.statement.target].is_float:
+        return None
+    order = [found.tensors.index(name) for name in function.operands]
+    return SumOfProducts(
+        tuple(found.tensors[k] for k in order), tuple(found.subscripts[k] for k in order), found.result
+    )
+
+
+def _index_form(found: SumOfProducts) -> str:
+    """The index form of a sum of products: names by position, as forms have them."""
+    letters = {index: f"i{k}" for k, index in enumerate(dict.fromkeys(i for one in found.subscripts for i in one))}
+    terms = [" ".join(letters[index] for index in one) for one in (*found.subscripts, found.result)]
+    return f"{', '.join(terms[:-1])} -> {terms[-1]}" if all(terms[:-1]) else ""
+
+
+def _definition(name: str, found: SumOfProducts) -> str:
+    """The law that defines a sum of products: it is einsum's."""
+    variables = ", ".join(f"x{k}" for k in range(len(found.tensors)))
+    return f'{name}({variables}) => einsum({variables}, equation="{found.equation}")'
+
+
+def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:
+    """Draws of small shapes that a function accepts."""
+    parameters = function.scope.parameters
+
+    def sample(rng: Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+        for _ in range(_DRAWS):
+            sizes = {size: rng.randint(1, _LARGEST) for size in function.scope.sizes}
+            for one, shape in zip(operands, known, strict=False):
+                extents = parameters[one].extents
+                if shape is not None and len(shape) != len(extents):
+                    return None
+                for extent, dim in zip(extents, shape or (), strict=False):
+                    if isinstance(extent, str) and isinstance(dim, int):
+                        sizes[extent] = dim
+            scalars = {one: attrs[one] if one in attrs else rng.randint(1, 2) for one in function.needs}
+            shapes: list[Shape] = [
+                tuple(sizes[e] if isinstance(e, str) else e for e in parameters[one].extents) for one in operands
+            ]
+            given = dict(zip(operands, shapes, strict=True))
+            try:
+                inferred = function.inferred(given | dict.fromkeys(function.needs, ()), scalars)
+            except EqsatError:
+                continue
+            if all(dim != 0 for dims in inferred.shapes.values() for dim in dims):
+                return shapes, scalars
+        return None
+
+    return sample

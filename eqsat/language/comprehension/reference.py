@@ -1,0 +1,227 @@
+"""Comprehensions computed with the arithmetic of an interpretation: floats, residues or terms.
+
+It is the reference of the operators that comprehensions enter graphs as; `evaluation` computes calls by NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import BoundsError, GraphError
+from eqsat.language.comprehension import mathematics
+from eqsat.language.comprehension.element_types import NAMED, ElementType, settled
+from eqsat.language.comprehension.printer import print_expression
+from eqsat.language.comprehension.products import einsum_of
+from eqsat.language.comprehension.ranges import Inferred
+from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.syntax import (
+    Applied,
+    Binary,
+    Conditional,
+    Expression,
+    Name,
+    Number,
+    Truth,
+    Unary,
+)
+from eqsat.language.comprehension.typed import ElementTypes
+from eqsat.language.terms import Array, DType
+from eqsat.language.terms.dims import evaluate as size_of
+
+#: Functions by the names that interpretations have for them.
+_NAMES = MappingProxyType(
+    {
+        "acos": "arccos",
+        "acosh": "arccosh",
+        "asin": "arcsin",
+        "asinh": "arcsinh",
+        "atan": "arctan",
+        "atanh": "arctanh",
+        "fabs": "abs",
+        **{
+            one: one
+            for one in ("ceil", "cos", "cosh", "erf", "exp", "floor", "log", "sin", "sinh", "sqrt", "tan", "tanh")
+        },
+    }
+)
+_JOINED = {"+": "add", "*": "multiply", "min": "minimum", "max": "maximum"}
+_FOLDED = {"+": "sum", "*": "prod", "min": "min", "max": "max"}
+
+
+def compute(
+    xp: Any, scope: Scope, types: Mapping[str, DType], inferred: Inferred, tensors: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The tensors that a function defines, with the arithmetic of `xp`; integers that subscript stay integers."""
+    held = dict(tensors)
+    like = next((array for name, array in tensors.items() if types[name].is_float), np.zeros((), np.float32))
+    for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
+        sizes = {name: (size_of(low, {}), size_of(high, {})) for name, (low, high) in ranges.items()}
+        target, shape = one.statement.target, tuple(size_of(dim, {}) for dim in inferred.shapes[one.statement.target])
+        made = _Interpreted(xp, scope, ElementTypes(scope, types), inferred, held, one, sizes, like).reduced()
+        window = tuple(slice(*sizes[index]) for index in one.indices)
+        if not one.statement.is_definition and target in held:
+            made = getattr(xp, _JOINED[one.statement.reduction])(held[target][window], made)
+        whole = all(sizes[index] == (0, dim) for index, dim in zip(one.indices, shape, strict=True))
+        if not whole:
+            changed = np.array(held[target])
+            changed[window] = made
+            made = changed
+        held[target] = made
+    return held
+
+
+@dataclass
+class _Interpreted:
+    """A statement in the arithmetic of an interpretation."""
+
+    xp: Any
+    scope: Scope
+    element_types: ElementTypes
+    inferred: Inferred
+    held: Mapping[str, Any]
+    one: ResolvedEquation
+    ranges: Mapping[str, tuple[int, int]]
+    like: Any
+
+    def reduced(self) -> Any:
+        """The value over the indices of the target."""
+        one, rank = self.one, len(self.one.indices)
+        shape = tuple(high - low for low, high in (self.ranges[index] for index in one.every_index))
+        types = {name: settled(given) for name, given in self.element_types.tensors.items()}
+        product = einsum_of(self.scope, one, self.ranges, self.inferred.shapes, types)
+        if product is not None and one.statement.reduction == "+":
+            return self.xp.einsum(product.equation, *(self.held[name] for name in product.tensors))
+        dtype = self.element_types.tensors[one.statement.target]
+        value = np.broadcast_to(self.cast(one.value, dtype, None), shape)
+        axes = tuple(range(rank, len(shape)))
+        reduction = one.statement.reduction
+        return getattr(self.xp, _FOLDED[reduction])(value, axis=axes) if reduction and axes else value
+
+    def cast(self, expression: Expression, wanted: ElementType, mask: Array | None) -> Any:
+        """The value of an expression in an element type."""
+        value, given = self.value(expression, mask), self.element_types.of(expression)
+        if isinstance(given, str):
+            dtype = settled(wanted)
+            return self.xp.number(value, self.like) if dtype.is_float else np.asarray(value).astype(dtype.numpy)
+        if given == wanted or isinstance(wanted, str):
+            return value
+        return self.xp.cast(value, wanted)
+
+    def value(self, expression: Expression, mask: Array | None) -> Any:
+        """The value of an expression at each point where the mask holds."""
+        match expression:
+            case Number(value=number):
+                return number
+            case Truth(value=truth):
+                return np.bool_(truth)
+            case Name(name=name):
+                return self._named(name)
+            case Applied():
+                return self._applied(expression, mask)
+            case Unary(operator="!", operand=operand):
+                return np.logical_not(self.value(operand, mask))
+            case Unary(operand=operand):
+                inner = self.value(operand, mask)
+                return -inner if isinstance(inner, int | float) else self.xp.negative(inner)
+            case Conditional(condition=condition, yes=yes, no=no):
+                chosen = self.value(condition, mask)
+                joined = self._type(expression)
+                a = self.cast(yes, joined, _both(mask, chosen))
+                return self.xp.where(chosen, a, self.cast(no, joined, _both(mask, np.logical_not(chosen))))
+            case Binary(operator=("&&" | "||") as operator, left=left, right=right):
+                first = self.value(left, mask)
+                second = self.value(right, _both(mask, first if operator == "&&" else np.logical_not(first)))
+                return (np.logical_and if operator == "&&" else np.logical_or)(first, second)
+            case Binary():
+                return self._binary(expression, mask)
+        raise AssertionError(expression)
+
+    def _type(self, expression: Expression) -> DType:
+        found = self.element_types.of(expression)
+        assert found is not None
+        return settled(found)
+
+    def _named(self, name: str) -> Any:
+        if name in self.ranges:
+            low, high = self.ranges[name]
+            shape = [1] * len(self.one.every_index)
+            shape[self.one.every_index.index(name)] = high - low
+            return np.arange(low, high).reshape(shape)
+        return size_of(self.inferred.known[name], {}) if name in self.inferred.known else self.held[name]
+
+    def _applied(self, call: Applied, mask: Array | None) -> Any:
+        if call.name in self.scope.ranks:
+            return self._element(call, mask)
+        if call.name in NAMED:
+            return self.cast(call.arguments[0], NAMED[call.name], mask)
+        joined = self._type(call)
+        given = [self.cast(one, joined, mask) for one in call.arguments]
+        if call.name in mathematics.CHOOSING:
+            return getattr(self.xp, "minimum" if call.name == "min" else "maximum")(*given)
+        known = mathematics.function(call.name)
+        assert known is not None
+        if known.name == "pow":
+            return self.xp.power(*given)
+        if known.name in ("fmax", "fmin"):
+            return getattr(self.xp, "maximum" if known.name == "fmax" else "minimum")(*given)
+        if known.name not in _NAMES:
+            raise GraphError(
+                f"{call.name} in a graph",
+                where=self.scope.function.name,
+                expected="min, max, pow or one of " + ", ".join(_NAMES),
+                remedy="call the comprehension with arrays",
+            )
+        return self.xp.apply(_NAMES[known.name], given[0])
+
+    def _binary(self, expression: Binary, mask: Array | None) -> Any:
+        operator, left, right = expression.operator, expression.left, expression.right
+        both = self.element_types.of(Binary("+", left, right)) if operator in _COMPARED else None
+        joined = self._type(expression) if both is None else settled(both)
+        a, b = self.cast(left, joined, mask), self.cast(right, joined, mask)
+        match operator:
+            case "+":
+                return self.xp.add(a, b)
+            case "-":
+                return self.xp.subtract(a, b)
+            case "*":
+                return self.xp.multiply(a, b)
+            case "/":
+                return self.xp.divide(a, b)
+            case "%":
+                return np.fmod(a, b)
+            case "<" | ">=":
+                less = self.xp.less(a, b)
+                return less if operator == "<" else np.logical_not(less)
+            case ">" | "<=":
+                more = self.xp.less(b, a)
+                return more if operator == ">" else np.logical_not(more)
+        equal = self.xp.equal(a, b)
+        return equal if operator == "==" else np.logical_not(equal)
+
+    def _element(self, call: Applied, mask: Array | None) -> Any:
+        array = self.held[call.name]
+        places: list[Any] = []
+        for axis, (subscript, extent) in enumerate(zip(call.arguments, np.shape(array), strict=True)):
+            place = np.asarray(self.value(subscript, mask)).astype(np.int64)
+            outside = np.logical_or(place < 0, place >= extent)
+            if np.any(outside if mask is None else np.logical_and(outside, mask)):
+                raise self.scope.fault(
+                    BoundsError,
+                    f"{print_expression(call)} passes the bounds of {call.name} on axis {axis}",
+                    subscript.place,
+                    expected=f"a subscript of 0 to {extent - 1}",
+                )
+            places.append(np.clip(place, 0, max(extent - 1, 0)))
+        return array[tuple(places)] if places else array
+
+
+_COMPARED = ("<", "<=", ">", ">=", "==", "!=")
+
+
+def _both(mask: Array | None, more: Any) -> Array:
+    return np.asarray(more if mask is None else np.logical_and(mask, more))
