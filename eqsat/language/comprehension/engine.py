@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -143,16 +143,30 @@ class TensorFunction:
 
     def inferred(self, shapes: Mapping[str, Sequence[Dim]], scalars: Mapping[str, int] | None = None) -> Inferred:
         """The ranges and shapes for shapes of the parameters; ShapeError, RangeError or BoundsError."""
-        known: dict[str, Dim] = dict(scalars or {})
+        given = tuple((one.name, tuple(shapes[one.name])) for one in self.scope.function.parameters)
+        numbers = tuple((scalars or {}).items())
+        if all(type(dim) is int for _, dims in given for dim in dims):
+            return self._recalled(given, numbers)
+        return self._inferred(given, numbers)
+
+    @cached_property
+    def _recalled(self) -> Callable[..., Inferred]:
+        """Ranges and shapes that were inferred before: laws are looked at on the same shapes again and again."""
+        return lru_cache(maxsize=256)(self._inferred)
+
+    def _inferred(
+        self, given: tuple[tuple[str, tuple[Dim, ...]], ...], scalars: tuple[tuple[str, int], ...]
+    ) -> Inferred:
+        shapes, known = dict(given), dict[str, Dim](scalars)
         for one in self.scope.function.parameters:
-            self._take_sizes(one, tuple(shapes[one.name]), known)
+            self._take_sizes(one, shapes[one.name], known)
         missing = [name for name in self.needs if name not in known]
         if missing:
             raise UsageError(
                 f"{self.name} without {', '.join(missing)}",
                 expected="a value of each integer scalar: shapes depend on it",
             )
-        inferred = infer(self.scope, {name: tuple(dims) for name, dims in shapes.items()}, known)
+        inferred = infer(self.scope, shapes, known)
         for agreement in inferred.agreements:
             if agreement.first != agreement.second:
                 raise self.scope.fault(
