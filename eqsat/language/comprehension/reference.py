@@ -6,13 +6,14 @@ It is the reference of the operators that comprehensions enter graphs as; `evalu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import BoundsError, GraphError
+from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.comprehension import mathematics
 from eqsat.language.comprehension.element_types import NAMED, ElementType, settled
 from eqsat.language.comprehension.printer import print_expression
@@ -206,8 +207,10 @@ class _Interpreted:
     def _element(self, call: Applied, mask: Array | None) -> Any:
         array = self.held[call.name]
         places: list[Any] = []
+        # Subscripts are integers in every interpretation.
+        whole = replace(self, xp=FloatNamespace())
         for axis, (subscript, extent) in enumerate(zip(call.arguments, np.shape(array), strict=True)):
-            place = np.asarray(self.value(subscript, mask)).astype(np.int64)
+            place = np.asarray(whole.value(subscript, mask)).astype(np.int64)
             outside = np.logical_or(place < 0, place >= extent)
             if np.any(outside if mask is None else np.logical_and(outside, mask)):
                 raise self.scope.fault(
