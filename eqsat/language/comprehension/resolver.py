@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from eqsat.errors import ComprehensionError, ComprehensionNameError, RangeError, UpdateError, nearest
 from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.element_types import NAMED
+from eqsat.language.comprehension.element_types import NAMED, is_integer
 from eqsat.language.comprehension.parser import fault
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import (
@@ -37,7 +37,7 @@ class _Resolver:
         extents = [one.extents for one in function.parameters]
         self.sizes = tuple(dict.fromkeys(e for given in extents for e in given if isinstance(e, str)))
         self.ranks: dict[str, int] = {}
-        self.known: set[str] = set()
+        self.whole = {one.name for one in function.parameters if not one.extents and _is_whole(one)}
 
     def fault(
         self, kind: type[ComprehensionError], what: str, place: Position, expected: str = "", remedy: str = ""
@@ -258,10 +258,16 @@ class _Resolver:
             )
 
     def _put_in(self, expression: Expression, lets: Mapping[str, Expression]) -> Expression:
-        """An expression with the values of the names that `where` has given one."""
-        if isinstance(expression, Name) and expression.name in lets:
-            return lets[expression.name]
-        return rebuilt(expression, lambda one: self._put_in(one, lets)) if lets else expression
+        """An expression with the values of the names that `where` has given one.
+
+        A scalar becomes the element that it is, unless its value is known where ranges are inferred.
+        """
+        if isinstance(expression, Name):
+            if expression.name in lets:
+                return lets[expression.name]
+            held = self._meaning(expression.name) == "a scalar" and expression.name not in self.whole
+            return Applied(expression.name, (), expression.place) if held else expression
+        return rebuilt(expression, lambda one: self._put_in(one, lets))
 
     def _meaning(self, name: str) -> str:
         """The kind of thing that a bare name stands for, an index aside; empty for an index."""
@@ -339,6 +345,10 @@ class _Resolver:
                     f"{target}{_subscripted(resolved.statement)}, or an index that is reduced in place of one of these",
                     "read a copy: define a tensor of another name first",
                 )
+
+
+def _is_whole(parameter: Parameter) -> bool:
+    return parameter.type in NAMED and is_integer(NAMED[parameter.type])
 
 
 def _subscripted(statement: IndexEquation) -> str:
