@@ -13,6 +13,9 @@ from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import Applied, Binary, Conditional, Expression, Unary, children
 from eqsat.language.terms import Dim
 
+#: Intervals of subscripts that reach this far are given up: int64 might not hold what they are made of.
+FARTHEST = 2**62
+
 
 @dataclass(frozen=True)
 class Guarded:
@@ -98,7 +101,9 @@ def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mappin
     form = affine(expression, known)
     if form is not None:
         least, most = form.least(ranges), form.most(ranges)
-        return (least, most) if isinstance(least, int) and isinstance(most, int) else None
+        if isinstance(least, int) and isinstance(most, int) and max(abs(least), abs(most)) < FARTHEST:
+            return least, most
+        return None
     match expression:
         case Unary(operator="-", operand=operand):
             inner = _interval(operand, ranges, known)
@@ -109,7 +114,8 @@ def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mappin
         case Applied(name="min" | "max", arguments=(left, right)):
             return _between(expression.name, _interval(left, ranges, known), _interval(right, ranges, known))
         case Binary(operator=operator, left=left, right=right):
-            return _combined(operator, _interval(left, ranges, known), _interval(right, ranges, known))
+            made = _combined(operator, _interval(left, ranges, known), _interval(right, ranges, known))
+            return made if made is not None and max(map(abs, made)) < FARTHEST else None
     return None
 
 

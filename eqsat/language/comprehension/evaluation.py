@@ -15,7 +15,8 @@ import numpy as np
 
 from eqsat.errors import BoundsError, ComprehensionError
 from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.bounds import is_inside
+from eqsat.language.comprehension.affine import Affine, affine
+from eqsat.language.comprehension.bounds import FARTHEST, is_inside
 from eqsat.language.comprehension.element_types import NAMED, ElementType, is_float, promoted, settled
 from eqsat.language.comprehension.printer import print_expression
 from eqsat.language.comprehension.ranges import Inferred
@@ -143,14 +144,20 @@ class _Box:
         return joined
 
     def value(self, expression: Expression, mask: Array | None, whole: bool = False) -> Typed:
-        """An expression at each point where the mask holds, and its type; `whole` ones are subscripts."""
+        """An expression at each point where the mask holds, and its type; `whole` ones are subscripts.
+
+        Sums of indices are exact in subscripts, as where ranges are inferred: narrow scalars do not wrap there.
+        """
+        form = affine(expression, self.inferred.known) if whole else None
+        if form is not None:
+            return self._exact(form), DType.INT64
         match expression:
             case Number(value=number):
                 return number, "integer" if expression.is_integer else "float"
             case Truth(value=truth):
                 return np.bool_(truth), DType.BOOL
             case Name(name=name):
-                return self._named(name, whole)
+                return self._named(name)
             case Applied():
                 return self._called(expression, mask, whole)
             case Unary(operator=operator, operand=operand):
@@ -173,16 +180,29 @@ class _Box:
                 return np.where(chosen, _cast(a, type_a, joined), _cast(b, type_b, joined)), joined
         raise AssertionError(expression)
 
-    def _named(self, name: str, whole: bool) -> Typed:
-        dtype = DType.INT64 if whole else DType.INT32
+    def _named(self, name: str) -> Typed:
         if name in self.ranges:
-            axis, (low, high) = self.one.every_index.index(name), self.ranges[name]
-            shape = [1] * len(self.one.every_index)
-            shape[axis] = high - low
-            return np.arange(low, high, dtype=dtype.numpy).reshape(shape), dtype
+            return self._points(name).astype(np.int32), DType.INT32
         if name in self.scope.sizes:
-            return dtype.numpy.type(self.inferred.known[name]), dtype
+            return np.int32(size_of(self.inferred.known[name], {})), DType.INT32
         return self.held[name][()], self.types[name]
+
+    def _points(self, index: str) -> Array:
+        """The values of an index, along its axis of the box."""
+        axis, (low, high) = self.one.every_index.index(index), self.ranges[index]
+        shape = [1] * len(self.one.every_index)
+        shape[axis] = high - low
+        return np.arange(low, high, dtype=np.int64).reshape(shape)
+
+    def _exact(self, form: Affine) -> Array:
+        """A sum of indices; what int64 does not hold is cut to what passes the bounds of every tensor."""
+        ends = (size_of(form.least(self.ranges), {}), size_of(form.most(self.ranges), {}))
+        reach = sum(abs(factor * end) for name, factor in form.factors.items() for end in self.ranges[name])
+        fits = max(*map(abs, ends), reach) < FARTHEST
+        total = np.asarray(form.constant, np.int64 if fits else object)
+        for name, factor in form.factors.items():
+            total = np.asarray(total + factor * self._points(name).astype(total.dtype), total.dtype)
+        return total if fits else np.asarray(np.clip(total, -FARTHEST, FARTHEST)).astype(np.int64)
 
     def _called(self, call: Applied, mask: Array | None, whole: bool) -> Typed:
         if call.name in self.scope.ranks:
@@ -265,9 +285,8 @@ class _Box:
 
 
 def _joined(a: ElementType, b: ElementType) -> ElementType:
-    joined = promoted(a, b)
-    assert joined is not None, (a, b)
-    return joined
+    """The type of a sum; of uint64 with the int64 that sums of indices are in subscripts, int64."""
+    return promoted(a, b) or DType.INT64
 
 
 def _both(mask: Array | None, more: Any) -> Array:

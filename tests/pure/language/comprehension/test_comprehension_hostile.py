@@ -34,3 +34,29 @@ def test_a_computed_scalar_is_held_against_the_bounds_where_it_is_used() -> None
         f(_counted(5))
     with pytest.raises(RangeError, match="depends on elements of n"):
         eqsat.comprehension("def f(float(N) A) -> (n, o) { n = 2  o(i) = A(i) where i in 0:n }")
+
+
+def test_narrow_scalars_do_not_wrap_in_subscripts() -> None:
+    table = _counted(1000)
+    f = eqsat.comprehension("def f(float(N) A, uint8 k) -> (C) { C(i) = A(i + k * 2) where i in 0:2 }").f
+    assert f(table, 200).tolist() == [400, 401]
+    f = eqsat.comprehension("def f(float(N) A, int8 k, bool b) -> (C) { C = A(b ? k * 2 : 0) }").f
+    assert f(table, 100, True) == 200
+
+
+def test_scalars_beyond_int64_under_a_condition() -> None:
+    f = eqsat.comprehension("def f(float(N) A, uint64 u) -> (C) { C = u < 5 ? A(u) : -1 }").f
+    assert f(_counted(9), 2**63 + 5) == -1
+    assert f(_counted(9), 4) == 4
+    f = eqsat.comprehension("def f(float(N) A, uint64(M) U, uint32 k) -> (C) { C(i) = A(U(i) + k) }").f
+    assert f(_counted(9), _counted(3, dtype="uint64"), 4).tolist() == [4, 5, 6]
+
+
+@pytest.mark.parametrize(
+    "subscript",
+    ["i < 9 ? i * 4611686018427387904 * 4 : 0", "((i % 7) * 4611686018427387904 * 4) / 4611686018427387904 - 1"],
+)
+def test_products_beyond_int64_do_not_wrap_into_bounds(subscript: str) -> None:
+    f = eqsat.comprehension(f"def f(float(N) A) -> (C) {{ C(i) = A({subscript}) where i in 0:3 }}").f
+    with pytest.raises(BoundsError):
+        f(_counted(9))
