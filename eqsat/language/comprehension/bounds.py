@@ -55,11 +55,35 @@ def check_bounds(scope: Scope, inferred: Inferred) -> None:
     Those that are no sum of indices, or read under a condition, are looked at when they are computed.
     """
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
-        if any(isinstance(low, int) and isinstance(high, int) and low >= high for low, high in ranges.values()):
+        if not any(_is_empty(ranges[index]) for index in one.indices):
+            _check_written(scope, one, inferred, ranges)
+        if any(map(_is_empty, ranges.values())):
             continue
+        for call in one.kept:
+            _check(scope, one, call, inferred, ranges)
         for read in guarded_reads(one.value, scope.ranks):
             if not read.conditions:
                 _check(scope, one, read.call, inferred, ranges)
+
+
+def _check_written(scope: Scope, one: ResolvedEquation, inferred: Inferred, ranges: Mapping[str, Range]) -> None:
+    """Refuse ranges of `where` that pass the bounds of the target: NumPy would wrap them, or cut them off."""
+    target = one.statement.target
+    for axis, (index, extent) in enumerate(zip(one.indices, inferred.shapes[target], strict=True)):
+        low, high = ranges[index]
+        if index in one.ranges and (_is_negative(low) or _is_negative(extent - high)):
+            raise scope.fault(
+                BoundsError,
+                f"{target} is written past its bounds on axis {axis}",
+                one.ranges[index].place,
+                expected=f"a range inside 0:{extent}; it is {low}:{high}",
+                remedy=f"give {index} a smaller range, or the first statement that defines {target} a larger one",
+            )
+
+
+def _is_empty(span: Range) -> bool:
+    low, high = span
+    return isinstance(low, int) and isinstance(high, int) and low >= high
 
 
 def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferred, ranges: Mapping[str, Range]) -> None:

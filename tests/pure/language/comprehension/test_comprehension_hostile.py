@@ -60,3 +60,27 @@ def test_products_beyond_int64_do_not_wrap_into_bounds(subscript: str) -> None:
     f = eqsat.comprehension(f"def f(float(N) A) -> (C) {{ C(i) = A({subscript}) where i in 0:3 }}").f
     with pytest.raises(BoundsError):
         f(_counted(9))
+
+
+@pytest.mark.parametrize("span", ["0:2 * N", "-2:-1", "-2:2", "N:N + 1", "3:9"])
+def test_writes_past_the_target_are_refused(span: str) -> None:
+    with pytest.raises(BoundsError, match="C is written past its bounds on axis 0"):
+        eqsat.comprehension(
+            f"def f(float(N) A) -> (C) {{ C(i) = A(i) where i in 0:N  C(i) = 9.0 where i in {span} }}"
+        ).f(_counted(4))
+
+
+def test_the_place_of_a_write_past_the_target() -> None:
+    source = "def f(float(N) A) -> (float(N) C) {\n  C(i) += 9.0 where i in 0:N + 1 }"
+    with pytest.raises(BoundsError, match="line 2, column 21"):
+        eqsat.comprehension(source)
+
+
+def test_nothing_is_written_by_an_empty_range() -> None:
+    f = eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = A(i) where i in 0:N  C(i) = 9.0 where i in 7:7 }").f
+    assert f(_counted(4)).tolist() == [0, 1, 2, 3]
+
+
+def test_a_range_that_breaks_what_exists_asks_for_is_refused() -> None:
+    with pytest.raises(BoundsError, match=r"A\(i\) passes the bounds"):
+        eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = 1.0 where i in 0:N + 3, exists A(i) }")
