@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 import pytest
 
@@ -84,3 +86,25 @@ def test_nothing_is_written_by_an_empty_range() -> None:
 def test_a_range_that_breaks_what_exists_asks_for_is_refused() -> None:
     with pytest.raises(BoundsError, match=r"A\(i\) passes the bounds"):
         eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = 1.0 where i in 0:N + 3, exists A(i) }")
+
+
+def test_a_part_that_where_states_does_not_give_the_shape() -> None:
+    f = eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = A(i)  C(i) = 9 where i in 1:3 }").f
+    assert f(_counted(5)).tolist() == [0, 9, 9, 3, 4]
+    f = eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = 1.0  C(i) += A(i) where i in 2:4 }").f
+    assert f(_counted(5)).tolist() == [1, 1, 3, 4]
+
+
+def test_what_reads_a_cycle_waits_for_its_shape() -> None:
+    source = "def f(float(N) A, float(M) B) -> (C, D, O) { C(i) = D(i)  D(i) = C(i) + A(i)  O(i) = C(i) + B(i) }"
+    *_, found = eqsat.comprehension(source).f(_counted(3), _counted(5))
+    assert found.tolist() == [0, 1, 2]
+
+
+def test_long_chains_of_statements_are_inferred_in_time_that_grows_with_their_length() -> None:
+    count = 3000
+    chain = "".join(f"T{k + 1}(i) = T{k}(i) " for k in range(count))
+    f = eqsat.comprehension(f"def f(float(N) A) -> (C) {{ T0(i) = A(i) {chain} C(i) = T{count}(i) }}").f
+    begin = time.perf_counter()
+    assert f.inferred({"A": (7,)}).shapes["C"] == (7,)
+    assert time.perf_counter() - begin < 5
