@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from eqsat.errors import BoundsError
+from eqsat.errors import BoundsError, RangeError
 from eqsat.language.comprehension.affine import Range, affine
 from eqsat.language.comprehension.printer import print_expression
 from eqsat.language.comprehension.ranges import Inferred
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import Applied, Binary, Conditional, Expression, Unary, children
 from eqsat.language.terms import Dim
+from eqsat.language.terms.dims import evaluate as size_of
 
 #: Intervals of subscripts that reach this far are given up: int64 might not hold what they are made of.
 FARTHEST = 2**62
@@ -64,6 +66,41 @@ def check_bounds(scope: Scope, inferred: Inferred) -> None:
         for read in guarded_reads(one.value, scope.ranks):
             if not read.conditions:
                 _check(scope, one, read.call, inferred, ranges)
+
+
+def check_defined(scope: Scope, inferred: Inferred) -> None:
+    """Refuse results of a stated shape some of whose elements no statement defines: RangeError; sizes are given."""
+    for result in scope.function.results:
+        if result.extents is None or result.name in scope.updated:
+            continue
+        boxes = [
+            [ranges[index] for index in one.indices]
+            for one, ranges in zip(scope.statements, inferred.ranges, strict=True)
+            if one.statement.target == result.name and one.statement.is_definition
+        ]
+        if not _cover(inferred.shapes[result.name], boxes):
+            raise scope.fault(
+                RangeError,
+                f"elements of {result.name} are not defined",
+                result.place,
+                expected=f"statements that define all of {list(inferred.shapes[result.name])}",
+                remedy=f"define {result.name} with a whole range before, such as by 0",
+            )
+
+
+def _cover(shape: Sequence[Dim], boxes: list[list[Range]]) -> bool:
+    """True where every element of a shape is in one of some boxes."""
+    if not shape or not boxes:
+        return bool(boxes) or 0 in shape
+    if any(all(span == (0, extent) for span, extent in zip(box, shape, strict=True)) for box in boxes):
+        return True
+    ends = {0, size_of(shape[0], {}), *(size_of(end, {}) for box in boxes for end in box[0])}
+    return all(
+        _cover(
+            shape[1:], [box[1:] for box in boxes if size_of(box[0][0], {}) <= low and high <= size_of(box[0][1], {})]
+        )
+        for low, high in pairwise(sorted(end for end in ends if 0 <= end <= size_of(shape[0], {})))
+    )
 
 
 def _check_written(scope: Scope, one: ResolvedEquation, inferred: Inferred, ranges: Mapping[str, Range]) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ComprehensionNameError, RangeError, ShapeError, UsageError, nearest
-from eqsat.language.comprehension.bounds import check_bounds
+from eqsat.language.comprehension.bounds import check_bounds, check_defined
 from eqsat.language.comprehension.canonical import canonical
 from eqsat.language.comprehension.element_types import NAMED
 from eqsat.language.comprehension.evaluation import evaluate
@@ -177,6 +177,7 @@ class TensorFunction:
                     remedy="write where with the range that it is to have",
                 )
         check_bounds(self.scope, inferred)
+        check_defined(self.scope, inferred)
         return inferred
 
     def _take_sizes(self, parameter: Parameter, shape: tuple[Dim, ...], known: dict[str, Dim]) -> None:

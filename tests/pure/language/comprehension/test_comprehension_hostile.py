@@ -108,3 +108,14 @@ def test_long_chains_of_statements_are_inferred_in_time_that_grows_with_their_le
     begin = time.perf_counter()
     assert f.inferred({"A": (7,)}).shapes["C"] == (7,)
     assert time.perf_counter() - begin < 5
+
+
+def test_results_of_a_stated_shape_are_defined_as_a_whole() -> None:
+    header = "def f(float(N,M) A) -> (float(N,M) C)"
+    with pytest.raises(RangeError, match="elements of C are not defined"):
+        eqsat.comprehension(f"{header} {{ C(i,j) = A(i,j) where i in 1:2 }}").f(_counted(3, 2))
+    parts = "C(i,j) = A(i,j) where i in 0:1  C(i,j) = 7 where i in 1:N, j in 0:1  C(i,j) = 8 where i in 1:N, j in 1:M"
+    f = eqsat.comprehension(f"{header} {{ {parts} }}").f
+    assert f(_counted(3, 2)).tolist() == [[0, 1], [7, 8], [7, 8]]
+    updated = eqsat.comprehension(f"{header} {{ C(i,j) += A(i,j) where i in 1:2 }}").f
+    assert updated(_counted(3, 2), C=_counted(3, 2)).tolist() == [[0, 1], [4, 6], [4, 5]]
