@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.errors import BoundsError, RangeError
+from eqsat.errors import BoundsError, ComprehensionNameError, ComprehensionSyntaxError, RangeError
 from eqsat.language.terms import Array
 
 
@@ -119,3 +119,16 @@ def test_results_of_a_stated_shape_are_defined_as_a_whole() -> None:
     assert f(_counted(3, 2)).tolist() == [[0, 1], [7, 8], [7, 8]]
     updated = eqsat.comprehension(f"{header} {{ C(i,j) += A(i,j) where i in 1:2 }}").f
     assert updated(_counted(3, 2), C=_counted(3, 2)).tolist() == [[0, 1], [4, 6], [4, 5]]
+
+
+@pytest.mark.parametrize("clauses", ["b = q + 1, q = 2", "b = b + 1", "exists A(b), b = 2", "k in 0:b, b = 2"])
+def test_names_of_where_are_not_used_before_they_have_a_value(clauses: str) -> None:
+    with pytest.raises(ComprehensionNameError, match="is used before where gives it a value"):
+        eqsat.comprehension(f"def f(float(N) A) -> (C) {{ C +=! A(b) * A(k) where {clauses} }}")
+
+
+@pytest.mark.parametrize("step", ["x{0} + x{0}", "x{0} + 1"])
+def test_names_of_where_do_not_grow_beyond_measure(step: str) -> None:
+    lets = ", ".join(f"x{number + 1} = {step.format(number)}" for number in range(500))
+    with pytest.raises(ComprehensionSyntaxError, match="too large with what where puts in"):
+        eqsat.comprehension(f"def f(float(N) A) -> (C) {{ C(i) = A(i) * x500 where x0 = i, {lets} }}")
