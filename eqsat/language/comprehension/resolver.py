@@ -316,7 +316,8 @@ class _Resolver:
         """The kind of thing that a bare name stands for, an index aside; empty for an index."""
         if name in self.sizes:
             return "a size"
-        return "a scalar" if self.ranks.get(name) == 0 else ""
+        rank = self.ranks.get(name)
+        return "" if rank is None else "a tensor" if rank else "a scalar"
 
     def _indices_of(self, value: Expression) -> list[str]:
         return [part.name for part in walk(value) if isinstance(part, Name) and self._is_index(part)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.errors import BoundsError, ComprehensionNameError, ComprehensionSyntaxError, RangeError
+from eqsat.errors import BoundsError, ComprehensionError, ComprehensionNameError, ComprehensionSyntaxError, RangeError
 from eqsat.language.terms import Array
 
 
@@ -132,3 +132,11 @@ def test_names_of_where_do_not_grow_beyond_measure(step: str) -> None:
     lets = ", ".join(f"x{number + 1} = {step.format(number)}" for number in range(500))
     with pytest.raises(ComprehensionSyntaxError, match="too large with what where puts in"):
         eqsat.comprehension(f"def f(float(N) A) -> (C) {{ C(i) = A(i) * x500 where x0 = i, {lets} }}")
+
+
+@pytest.mark.parametrize(
+    "body", ["C(A) = 0 where A in 0:N", "C(i) = B + i where B = 3, i in 0:N  B(i) = A(i)", "C(i) = A(i)  D(C) = A(C)"]
+)
+def test_tensors_are_no_indices(body: str) -> None:
+    with pytest.raises(ComprehensionError):
+        eqsat.comprehension(f"def f(float(N) A) -> (C) {{ {body} }}")
