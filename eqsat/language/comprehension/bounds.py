@@ -69,7 +69,7 @@ def check_bounds(scope: Scope, inferred: Inferred) -> None:
 
 
 def check_defined(scope: Scope, inferred: Inferred) -> None:
-    """Refuse results of a stated shape some of whose elements no statement defines: RangeError; sizes are given."""
+    """Refuse results of a stated shape that statements define in part alone, where sizes are given: RangeError."""
     for result in scope.function.results:
         if result.extents is None or result.name in scope.updated:
             continue
@@ -78,7 +78,8 @@ def check_defined(scope: Scope, inferred: Inferred) -> None:
             for one, ranges in zip(scope.statements, inferred.ranges, strict=True)
             if one.statement.target == result.name and one.statement.is_definition
         ]
-        if not _cover(inferred.shapes[result.name], boxes):
+        ends = [*inferred.shapes[result.name], *(end for box in boxes for span in box for end in span)]
+        if all(isinstance(end, int) for end in ends) and not _cover(inferred.shapes[result.name], boxes):
             raise scope.fault(
                 RangeError,
                 f"elements of {result.name} are not defined",

@@ -51,7 +51,8 @@ class _Resolver:
         self.sizes = tuple(dict.fromkeys(e for given in extents for e in given if isinstance(e, str)))
         self.ranks: dict[str, int] = {}
         self.measured: dict[int, tuple[int, int]] = {}
-        self.whole = {one.name for one in function.parameters if not one.extents and _is_whole(one)}
+        types = {one.name: NAMED.get(one.type) for one in function.parameters if not one.extents}
+        self.whole = {name for name, dtype in types.items() if dtype is not None and is_integer(dtype)}
 
     def fault(
         self, kind: type[ComprehensionError], what: str, place: Position, expected: str = "", remedy: str = ""
@@ -389,10 +390,6 @@ class _Resolver:
                     f"{target}{_subscripted(resolved.statement)}, or an index that is reduced in place of one of these",
                     "read a copy: define a tensor of another name first",
                 )
-
-
-def _is_whole(parameter: Parameter) -> bool:
-    return parameter.type in NAMED and is_integer(NAMED[parameter.type])
 
 
 def _subscripted(statement: IndexEquation) -> str:
