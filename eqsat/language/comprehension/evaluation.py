@@ -73,10 +73,10 @@ def evaluate(
         window = tuple(slice(*sizes[index]) for index in one.indices)
         made = _Box(scope, types, inferred, held, one, sizes).reduced()
         changed = held[target].copy()
-        if not one.statement.is_definition:
-            with np.errstate(all="ignore"):
-                made = _REDUCE[one.statement.reduction](changed[window], made)
-        changed[window] = made
+        with np.errstate(all="ignore"):
+            if not one.statement.is_definition:
+                made = _REDUCE[one.statement.reduction](changed[window].astype(made.dtype), made)
+            changed[window] = made
         held[target] = changed
     return {name: held[name] for name in scope.defined}
 
@@ -112,22 +112,22 @@ class _Box:
         return tuple(high - low for low, high in (self.ranges[index] for index in self.one.every_index))
 
     def reduced(self) -> Array:
-        """The value of the statement over the indices of its target, in the type of that."""
+        """The value over the indices of the target, in its type; sums and products of narrow floats in float32."""
         dtype, reduction = self.types[self.one.statement.target], self.one.statement.reduction
         shape, rank = self.shape, len(self.one.indices)
+        wide = DType.FLOAT32 if reduction in ("+", "*") and dtype in _NARROW else dtype
         if 0 in shape:
             fill = neutral(reduction, dtype) if reduction else 0
-            return np.full(shape[:rank], fill, dtype.numpy)
+            return np.full(shape[:rank], fill, wide.numpy)
         if np.prod(shape, dtype=float) > MOST_POINTS and max(shape) > 1:
             return self._in_halves(shape.index(max(shape)))
         value, given = self.value(self.one.value, None)
-        wide = DType.FLOAT32 if reduction in ("+", "*") and dtype in _NARROW else dtype
         with np.errstate(all="ignore"):
             array = np.broadcast_to(_cast(value, given, wide), shape)
             axes = tuple(range(rank, len(shape)))
             if reduction and axes:
                 array = _REDUCE[reduction].reduce(array, axis=axes, dtype=wide.numpy)
-            return np.asarray(array).astype(dtype.numpy)
+            return np.asarray(array)
 
     def _in_halves(self, axis: int) -> Array:
         index = self.one.every_index[axis]

@@ -9,6 +9,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import BoundsError, ComprehensionError, ComprehensionNameError, ComprehensionSyntaxError, RangeError
+from eqsat.language.comprehension import evaluation
 from eqsat.language.terms import Array
 
 
@@ -140,3 +141,14 @@ def test_names_of_where_do_not_grow_beyond_measure(step: str) -> None:
 def test_tensors_are_no_indices(body: str) -> None:
     with pytest.raises(ComprehensionError):
         eqsat.comprehension(f"def f(float(N) A) -> (C) {{ {body} }}")
+
+
+@pytest.mark.parametrize("most", [1, 4, 1 << 22])
+def test_sums_of_narrow_floats_are_rounded_once(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evaluation, "MOST_POINTS", most)
+    wide = np.array([60000, 60000, -60000, -60000, 1, 1], np.float16)
+    assert eqsat.comprehension("def f(float16(N) A) -> (C) { C +=! A(i) }").f(wide) == 2
+    small = np.full(16, 2**-12, np.float16)
+    assert eqsat.comprehension("def f(float16(N) A) -> (C) { C = 1 + A(0) * 0  C += A(i) }").f(small) == 1 + 2**-8
+    product = np.array([300, 300, 2**-8, 2**-8], np.float16)
+    assert eqsat.comprehension("def f(float16(N) A) -> (C) { C *=! A(i) }").f(product) == 90000 / 65536
