@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import BoundsError, ComprehensionError
+from eqsat.errors import BoundsError, ComprehensionError, RangeError
 from eqsat.language.comprehension import mathematics
 from eqsat.language.comprehension.affine import Affine, affine
 from eqsat.language.comprehension.bounds import FARTHEST, is_inside
@@ -64,9 +64,8 @@ def evaluate(
     """
     held = dict(tensors)
     for name in scope.defined:
-        shape = tuple(size_of(dim, {}) for dim in inferred.shapes[name])
         start = held.get(name)
-        held[name] = np.zeros(shape, types[name].numpy) if start is None else start.astype(types[name].numpy)
+        held[name] = _zeros(scope, types, inferred, name) if start is None else start.astype(types[name].numpy)
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
         sizes = {name: (size_of(low, {}), size_of(high, {})) for name, (low, high) in ranges.items()}
         target = one.statement.target
@@ -79,6 +78,17 @@ def evaluate(
             changed[window] = made
         held[target] = changed
     return {name: held[name] for name in scope.defined}
+
+
+def _zeros(scope: Scope, types: Mapping[str, DType], inferred: Inferred, name: str) -> Array:
+    shape = tuple(size_of(dim, {}) for dim in inferred.shapes[name])
+    try:
+        return np.zeros(shape, types[name].numpy)
+    except (MemoryError, ValueError):
+        place = next(one.statement.place for one in scope.statements if one.statement.target == name)
+        raise scope.fault(
+            RangeError, f"{name} of {list(shape)} does not fit into memory", place, expected="a smaller tensor"
+        ) from None
 
 
 def neutral(reduction: str, dtype: DType) -> Any:
@@ -181,18 +191,29 @@ class _Box:
         raise AssertionError(expression)
 
     def _named(self, name: str) -> Typed:
+        if name not in self.ranges and name not in self.scope.sizes:
+            return self.held[name][()], self.types[name]
         if name in self.ranges:
-            return self._points(name).astype(np.int32), DType.INT32
-        if name in self.scope.sizes:
-            return np.int32(size_of(self.inferred.known[name], {})), DType.INT32
-        return self.held[name][()], self.types[name]
+            points, (low, high) = self._points(name), self.ranges[name]
+        else:
+            low = size_of(self.inferred.known[name], {})
+            points, high = np.asarray(low), low + 1
+        if low < -(2**31) or high > 2**31:
+            raise self.scope.fault(
+                RangeError,
+                f"{name} reaches {high - 1 if high > 2**31 else low}, which int32 does not hold",
+                self.one.statement.place,
+                expected="indices and sizes of 32 bits where they are numbers, not subscripts",
+            )
+        return points.astype(np.int32), DType.INT32
 
     def _points(self, index: str) -> Array:
         """The values of an index, along its axis of the box."""
         axis, (low, high) = self.one.every_index.index(index), self.ranges[index]
         shape = [1] * len(self.one.every_index)
         shape[axis] = high - low
-        return np.arange(low, high, dtype=np.int64).reshape(shape)
+        kept = np.int64 if max(abs(low), abs(high)) < FARTHEST else object
+        return np.arange(low, high, dtype=kept).reshape(shape)
 
     def _exact(self, form: Affine) -> Array:
         """A sum of indices; what int64 does not hold is cut to what passes the bounds of every tensor."""
