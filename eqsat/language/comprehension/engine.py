@@ -213,8 +213,7 @@ class TensorFunction:
         results = tuple(made[name] for name in self.results)
         back = _torch([*arguments, *named.values()])
         if out is not None:
-            given = [out] if len(results) == 1 and not isinstance(out, tuple | list) else list(out)
-            self._write(given, results)
+            self._write(out if isinstance(out, tuple | list) else [out], results)
             return out
         if back is not None:
             results = tuple(back.from_numpy(np.ascontiguousarray(one)) for one in results)
@@ -236,8 +235,10 @@ class TensorFunction:
     def _write(self, out: Sequence[Any], results: Sequence[Array]) -> None:
         if len(out) != len(results):
             raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(results)}")
-        for name, place, made in zip(self.results, out, results, strict=True):
-            array = _array(place)
+        if any(isinstance(one, np.generic) or not hasattr(one, "__dlpack__") for one in out):
+            raise UsageError("out: a value that is no array", where=self.name, expected="arrays that are written to")
+        arrays = [_array(one) for one in out]
+        for number, (name, array, made) in enumerate(zip(self.results, arrays, results, strict=True)):
             if array.shape != made.shape or array.dtype != made.dtype:
                 raise ShapeError(
                     f"out: {array.dtype.name}{list(array.shape)} for {name}",
@@ -246,6 +247,11 @@ class TensorFunction:
                 )
             if not array.flags.writeable:
                 raise UsageError(f"out: {name} is read-only", where=self.name, expected="an array that is written to")
+            if any(_overlap(array, other) for other in arrays[:number]):
+                raise UsageError(
+                    f"out: {name} shares memory with another result", where=self.name, expected="memory of its own"
+                )
+        for array, made in zip(arrays, results, strict=True):
             array[...] = made
 
     def _bound(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
@@ -253,7 +259,7 @@ class TensorFunction:
         parameters = self.scope.function.parameters
         given = self._by_name(arguments, named)
         arrays = {one.name: self._taken(one.name, NAMED[one.type], given[one.name]) for one in parameters}
-        scalars = {name: int(arrays[name]) for name in self.needs}
+        scalars = {name: int(arrays[name]) for name in self.needs if not arrays[name].ndim}
         inferred = self.inferred({name: array.shape for name, array in arrays.items()}, scalars)
         for name in self.scope.updated:
             if name in given:
@@ -293,7 +299,7 @@ class TensorFunction:
             array = np.asarray(value)
             kinds = "biuf" if dtype.is_float else "b" if dtype is DType.BOOL else "iu"
             with np.errstate(all="ignore"):
-                made: Array = array.astype(dtype.numpy)
+                made: Array = array.astype(dtype.numpy if array.dtype.kind in kinds else array.dtype)
             if array.dtype.kind not in kinds or (array.dtype.kind in "iu" and not dtype.is_float and made != array):
                 raise ShapeError(f"{value!r}", where=where, expected=f"a number of {dtype.value}")
             return made
@@ -323,7 +329,10 @@ def _shape(parameter: Parameter, known: Mapping[str, Dim]) -> tuple[Dim, ...]:
 def _array(value: Any) -> Array:
     """An array of NumPy on what was passed, in place where it speaks DLPack."""
     if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except ValueError as error:
+            raise UsageError(f"no array: {error}", expected="an array") from None
     if getattr(value, "requires_grad", False):
         value = value.detach()
     try:
@@ -332,6 +341,14 @@ def _array(value: Any) -> Array:
         raise UsageError(
             f"an array that NumPy cannot read: {error}", expected="an array in this machine's memory"
         ) from None
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """True where two arrays share an element, as far as that is seen in time."""
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return False
 
 
 def _torch(values: Sequence[Any]) -> Any:

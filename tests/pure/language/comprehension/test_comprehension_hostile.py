@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.errors import BoundsError, ComprehensionError, ComprehensionNameError, ComprehensionSyntaxError, RangeError
+from eqsat.errors import (
+    BoundsError,
+    ComprehensionError,
+    ComprehensionNameError,
+    ComprehensionSyntaxError,
+    EqsatError,
+    RangeError,
+    ShapeError,
+    UsageError,
+)
 from eqsat.language.comprehension import evaluation
 from eqsat.language.terms import Array
 
@@ -152,3 +161,68 @@ def test_sums_of_narrow_floats_are_rounded_once(most: int, monkeypatch: pytest.M
     assert eqsat.comprehension("def f(float16(N) A) -> (C) { C = 1 + A(0) * 0  C += A(i) }").f(small) == 1 + 2**-8
     product = np.array([300, 300, 2**-8, 2**-8], np.float16)
     assert eqsat.comprehension("def f(float16(N) A) -> (C) { C *=! A(i) }").f(product) == 90000 / 65536
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(np.zeros(2, np.int32), ShapeError), (np.zeros(1, np.int32), ShapeError), (2**70, ShapeError), (2.5, ShapeError)],
+)
+def test_integer_scalars_of_other_kinds(value: object, expected: type[EqsatError]) -> None:
+    with pytest.raises(expected):
+        eqsat.comprehension("def f(int k, float(N) A) -> (C) { C(i) = A(i) * k }").f(value, _counted(4))
+
+
+def test_arguments_and_sources_of_other_kinds() -> None:
+    with pytest.raises(UsageError, match="no array"):
+        eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = A(i) }").f([[1.0, 2.0], [3.0]])
+    for source in (None, b"def f"):
+        with pytest.raises(UsageError, match="a source of type"):
+            eqsat.comprehension(source)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "out", [5, ([7.0, 7.0], [7.0, 7.0]), (np.float64(1), np.float64(2)), (np.zeros(2), np.zeros(3)), np.zeros((2, 2))]
+)
+def test_results_are_written_to_arrays_or_nowhere(out: object) -> None:
+    f = eqsat.comprehension("def f(double(N) A) -> (C, D) { C(i) = A(i) + 1  D(i) = A(i) }").f
+    with pytest.raises(EqsatError):
+        f(_counted(2, dtype="float64"), out=out)
+    if isinstance(out, tuple) and isinstance(out[0], np.ndarray):
+        assert not out[0].any()
+
+
+def test_results_share_no_memory() -> None:
+    f = eqsat.comprehension("def f(double(N) A) -> (C, D) { C(i) = A(i) + 1  D(i) = A(i) }").f
+    both = np.zeros((2, 2))
+    with pytest.raises(UsageError, match="shares memory"):
+        f(_counted(2, dtype="float64"), out=(both[0], both[0]))
+    f(_counted(2, dtype="float64"), out=(both[:, 0], both[:, 1]))
+    assert both.tolist() == [[1, 0], [2, 1]]
+
+
+@pytest.mark.parametrize("extent", ["1000000000000000", "9223372036854775807 * 4"])
+def test_tensors_that_do_not_fit_into_memory(extent: str) -> None:
+    f = eqsat.comprehension(f"def f(float(N) A) -> (C) {{ C(i) = A(0) where i in 0:{extent} }}").f
+    with pytest.raises(RangeError, match="does not fit into memory"):
+        f(_counted(4))
+
+
+def test_indices_and_sizes_that_int32_does_not_hold() -> None:
+    source = "def f(float(N) A) -> (C) { C +=! double(A(0)) * k where k in 3000000000:3000000003 }"
+    with pytest.raises(RangeError, match="k reaches 3000000002"):
+        eqsat.comprehension(source).f(_counted(4))
+    source = (
+        "def f(float(N) A) -> (C) { C +=! A(0) * k where k in 9223372036854775807 * 4:9223372036854775807 * 4 + 2 }"
+    )
+    with pytest.raises(RangeError, match="which int32 does not hold"):
+        eqsat.comprehension(source).f(_counted(4))
+    with pytest.raises(RangeError, match="N reaches 3000000000"):
+        eqsat.comprehension("def f(float(N) A) -> (C) { C = A(0) * N }").f(
+            np.broadcast_to(np.float32(1), (3_000_000_000,))
+        )
+
+
+def test_the_caret_is_below_its_place_behind_tabs() -> None:
+    with pytest.raises(ComprehensionError) as caught:
+        eqsat.comprehension("def f(float(N) A) -> (C) {\n\t\tC(i) = B(i) }")
+    assert str(caught.value).split("\n")[1:3] == ["  \t\tC(i) = B(i) }", "  \t\t       ^"]
