@@ -16,6 +16,7 @@ from eqsat.language.comprehension.element_types import (
     settled,
     shown,
 )
+from eqsat.language.comprehension.literals import check_literals
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import (
     Applied,
@@ -149,7 +150,9 @@ def typed(scope: Scope) -> Mapping[str, DType]:
     known = ElementTypes(scope, {name: settled(one) for name, one in types.items()})
     for one in scope.statements:
         _check(known, one)
-    return {name: settled(one) for name, one in types.items()}
+    found = {name: settled(one) for name, one in types.items()}
+    check_literals(scope, found)
+    return found
 
 
 def _take(

@@ -13,6 +13,7 @@ from eqsat.errors import (
     ComprehensionError,
     ComprehensionNameError,
     ComprehensionSyntaxError,
+    ComprehensionTypeError,
     EqsatError,
     RangeError,
     ShapeError,
@@ -226,3 +227,39 @@ def test_the_caret_is_below_its_place_behind_tabs() -> None:
     with pytest.raises(ComprehensionError) as caught:
         eqsat.comprehension("def f(float(N) A) -> (C) {\n\t\tC(i) = B(i) }")
     assert str(caught.value).split("\n")[1:3] == ["  \t\tC(i) = B(i) }", "  \t\t       ^"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "literal"),
+    [
+        ("uint8", "A(i) < 256", "256"),
+        ("uint8", "A(i) + (A(i) > 1 ? 2 : 300)", "300"),
+        ("uint8", "max(A(i), -1)", "-1"),
+        ("int8", "A(i) * (128 + 1)", "128"),
+        ("int8", "A(i) / -129", "-129"),
+        ("int", "A(i) + 3000000000", "3000000000"),
+        ("bool", "A(i) ? 3000000000 : 1", "3000000000"),
+        ("uint8", "i + 3000000000", "3000000000"),
+    ],
+)
+def test_literals_that_their_type_does_not_hold(dtype: str, value: str, literal: str) -> None:
+    source = f"def f({dtype}(N) A) -> (C) {{ C(i) = {value} where i in 0:N }}"
+    with pytest.raises(ComprehensionTypeError, match=f"column {source.index(literal) + 1}: {literal} as "):
+        eqsat.comprehension(source)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value", "expected"),
+    [
+        ("int8", "A(i) + -128", [-128, -127]),
+        ("uint8", "A(i) + uint8(-1)", [255, 0]),
+        ("uint8", "int32(A(i)) < 256", [True, True]),
+        ("int8", "int64(3000000000) + A(i)", [3000000000, 3000000001]),
+        ("uint8", "A(i) + 300.0", [300, 301]),
+        ("uint8", "A(i + 1000 - 1000)", [0, 1]),
+        ("bool", "A(i) ? 1 : 0", [0, 1]),
+    ],
+)
+def test_literals_that_their_type_holds(dtype: str, value: str, expected: list[object]) -> None:
+    f = eqsat.comprehension(f"def f({dtype}(N) A) -> (C) {{ C(i) = {value} where i in 0:N }}").f
+    assert f(_counted(2, dtype=dtype)).tolist() == expected
