@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 
 import numpy as np
@@ -20,6 +21,7 @@ from eqsat.errors import (
     UsageError,
 )
 from eqsat.language.comprehension import evaluation
+from eqsat.language.comprehension.element_types import NAMED
 from eqsat.language.terms import Array
 
 
@@ -263,3 +265,21 @@ def test_literals_that_their_type_does_not_hold(dtype: str, value: str, literal:
 def test_literals_that_their_type_holds(dtype: str, value: str, expected: list[object]) -> None:
     f = eqsat.comprehension(f"def f({dtype}(N) A) -> (C) {{ C(i) = {value} where i in 0:N }}").f
     assert f(_counted(2, dtype=dtype)).tolist() == expected
+
+
+def test_remainders_are_not_rounded() -> None:
+    f = eqsat.comprehension("def f(double(N) A, double(N) B) -> (C) { C(i) = remainder(A(i), B(i)) }").f
+    rng = np.random.default_rng(0)
+    a = np.concatenate([rng.normal(size=50) * 10.0 ** rng.integers(-3, 25, 50), [5, -5, 1, 0.5, 1.5, 2.5, -2.5, 1e308]])
+    b = np.concatenate([rng.normal(size=50), [3, 3, np.inf, 1, 1, 1, 1, 1.7e308]])
+    assert f(a, b).tolist() == [math.remainder(x, y) for x, y in zip(a, b, strict=True)]
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_sines_of_multiples_of_pi_are_exact(dtype: str) -> None:
+    source = f"def f({dtype}(N) A) -> (S, C) {{ S(i) = sinpi(A(i))  C(i) = cospi(A(i)) }}"
+    given = np.arange(-8, 9).astype(NAMED[dtype].numpy) / 4
+    sines, cosines = eqsat.comprehension(source).f(given)
+    np.testing.assert_allclose(sines, np.sin(np.pi * given.astype(float)), atol=1e-7)
+    np.testing.assert_allclose(cosines, np.cos(np.pi * given.astype(float)), atol=1e-7)
+    assert set(np.abs(sines[::2])) == set(np.abs(cosines[::2])) == {0, 1}
