@@ -116,7 +116,7 @@ class _Inference:
             one = self.scope.statements[position]
             if all(index in self.ranges[position] for index in one.every_index):
                 continue
-            awaited = self._awaited(one)
+            awaited = self._awaited(position, one)
             if awaited and (patient or not all(_reaches(waits, name, one.statement.target) for name in awaited)):
                 continue
             highs: dict[str, list[Dim]] = {}
@@ -128,24 +128,25 @@ class _Inference:
             new: dict[str, Range] = {name: (0, extent) for name, extent in fixed.items() if name not in highs}
             for index, given in highs.items():
                 self._check_starts_at_0(one, index, lows[index])
-                caps = [*given, fixed[index]] if index in fixed and not one.statement.is_definition else given
-                new[index] = _box(0, reduce(dim_min, sorted(caps, key=str)))
+                new[index] = _box(0, reduce(dim_min, sorted(given, key=str)))
             if new:
                 found[position] = new
         for position, new in found.items():
             self.ranges[position].update(new)
         return list(found)
 
-    def _awaited(self, one: ResolvedEquation) -> set[str]:
+    def _awaited(self, position: int, one: ResolvedEquation) -> set[str]:
         """The tensors that a statement reads and that get their shape from another one."""
-        names = {call.name for call in (*one.reads, *one.kept)} - {one.statement.target}
+        names = {call.name for call in (*one.reads, *one.kept)}
+        if self.firsts[one.statement.target] == position:
+            names.discard(one.statement.target)
         return {name for name in names if None in self.shapes[name]}
 
     def _waits(self) -> Mapping[str, set[str]]:
         """The tensors without a shape that each target waits for."""
         waits: dict[str, set[str]] = {}
-        for one in self.scope.statements:
-            waits.setdefault(one.statement.target, set()).update(self._awaited(one))
+        for position, one in enumerate(self.scope.statements):
+            waits.setdefault(one.statement.target, set()).update(self._awaited(position, one))
         return waits
 
     def _held(self, position: int, one: ResolvedEquation) -> Iterator[tuple[str, Dim, Dim]]:

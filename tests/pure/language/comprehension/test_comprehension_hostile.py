@@ -283,3 +283,35 @@ def test_sines_of_multiples_of_pi_are_exact(dtype: str) -> None:
     np.testing.assert_allclose(sines, np.sin(np.pi * given.astype(float)), atol=1e-7)
     np.testing.assert_allclose(cosines, np.cos(np.pi * given.astype(float)), atol=1e-7)
     assert set(np.abs(sines[::2])) == set(np.abs(cosines[::2])) == {0, 1}
+
+
+@pytest.mark.parametrize("read", ["B", "T"])
+def test_updates_and_what_they_update_have_to_agree(read: str) -> None:
+    header = "def f(float(N) A, float(M) B) -> (C)"
+    f = eqsat.comprehension(f"{header} {{ T(i) = B(i)  C(i) = A(i)  C(i) += {read}(i) }}").f
+    for other in (2, 5):
+        with pytest.raises(RangeError, match=f"axis 0 of C has {other} elements here"):
+            f(_counted(3), _counted(other))
+
+
+@pytest.mark.parametrize("read", ["B", "T"])
+def test_a_target_that_is_read_holds_the_range(read: str) -> None:
+    header = "def f(float(N) A, float(M) B) -> (C)"
+    f = eqsat.comprehension(f"{header} {{ T(i) = B(i)  C(i) = A(i)  C(i) = C(i) + {read}(i) }}").f
+    assert f(_counted(3), _counted(5)).tolist() == [0, 2, 4]
+    with pytest.raises(RangeError, match="axis 0 of C has 2 elements here"):
+        f(_counted(3), _counted(2))
+
+
+@pytest.mark.parametrize("outs", [3, 5])
+def test_a_bias_of_another_length_is_refused(outs: int) -> None:
+    body = "out(i,j) = bias(j)  out(b,o) += in(b,i) * weight(o,i)  out(b,o) = fmaxf(out(b,o), 0)"
+    f = eqsat.comprehension(f"def f(float(B,I) in, float(O,I) weight, float(I) bias) -> (out) {{ {body} }}").f
+    with pytest.raises(RangeError, match="axis 1 of out"):
+        f(_counted(2, 4), _counted(outs, 4), _counted(4))
+    assert f(_counted(2, 4), _counted(4, 4), _counted(4)).shape == (2, 4)
+
+
+def test_bools_have_no_order() -> None:
+    with pytest.raises(ComprehensionTypeError, match="< of bool"):
+        eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = 0 < A(i) < 2 }")
