@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from eqsat.errors import BoundsError, RangeError
 from eqsat.language.comprehension.affine import Range, affine
-from eqsat.language.comprehension.printer import print_expression
+from eqsat.language.comprehension.printer import shown
 from eqsat.language.comprehension.ranges import Inferred
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import Applied, Binary, Conditional, Expression, Unary, children
@@ -112,8 +112,8 @@ def _check_written(scope: Scope, one: ResolvedEquation, inferred: Inferred, rang
         if index in one.ranges and (_is_negative(low) or _is_negative(extent - high)):
             raise scope.fault(
                 BoundsError,
-                f"{target} is written past its bounds on axis {axis}",
-                one.ranges[index].place,
+                f"{target}({', '.join(one.indices)}) passes the bounds of {target} on axis {axis}",
+                one.statement.subscripts[axis].place,
                 expected=f"a range inside 0:{extent}; it is {low}:{high}",
                 remedy=f"give {index} a smaller range, or the first statement that defines {target} a larger one",
             )
@@ -136,11 +136,11 @@ def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferre
             reached = f"ends at {most}"
         else:
             continue
-        shown = {name: f"{low}:{high}" for name, (low, high) in ranges.items() if name in form.factors}
-        given = ", ".join(f"{name} in {text}" for name, text in shown.items())
+        spans = {name: f"{low}:{high}" for name, (low, high) in ranges.items() if name in form.factors}
+        given = ", ".join(f"{name} in {text}" for name, text in spans.items())
         raise scope.fault(
             BoundsError,
-            f"{print_expression(call)} passes the bounds of {call.name} on axis {axis}",
+            f"{shown(call)} passes the bounds of {call.name} on axis {axis}",
             subscript.place,
             expected=f"a subscript of 0 to {extent - 1}; it {reached}{' for ' if given else ''}{given}",
             remedy=f"give {', '.join(form.factors) or one.statement.target} a smaller range in where",

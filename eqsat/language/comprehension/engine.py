@@ -213,7 +213,8 @@ class TensorFunction:
         results = tuple(made[name] for name in self.results)
         back = _torch([*arguments, *named.values()])
         if out is not None:
-            self._write(out if isinstance(out, tuple | list) else [out], results)
+            several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(results) > 1)
+            self._write(list(out) if several else [out], results)
             return out
         if back is not None:
             results = tuple(back.from_numpy(np.ascontiguousarray(one)) for one in results)

@@ -18,7 +18,7 @@ from eqsat.language.comprehension import mathematics
 from eqsat.language.comprehension.affine import Affine, affine
 from eqsat.language.comprehension.bounds import FARTHEST, is_inside
 from eqsat.language.comprehension.element_types import NAMED, ElementType, is_float, promoted, settled
-from eqsat.language.comprehension.printer import print_expression
+from eqsat.language.comprehension.printer import shown
 from eqsat.language.comprehension.ranges import Inferred
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import (
@@ -260,7 +260,7 @@ class _Box:
             if np.any(zero):
                 raise self.scope.fault(
                     ComprehensionError,
-                    f"{print_expression(expression)} divides an integer by 0",
+                    f"{shown(expression)} divides an integer by 0",
                     expression.place,
                     expected="divisors that are not 0",
                     remedy="read it under a condition: b != 0 ? a / b : 0",
@@ -297,7 +297,7 @@ class _Box:
             where = ", ".join(f"{name} = {low + k}" for name, k, low in names)
             raise self.scope.fault(
                 BoundsError,
-                f"{print_expression(call)} passes the bounds of {call.name} on axis {axis}",
+                f"{shown(call)} passes the bounds of {call.name} on axis {axis}",
                 call.arguments[axis].place,
                 expected=f"a subscript of 0 to {extent - 1}; it is {reached} at {where or 'the only point'}",
                 remedy="keep it inside: max(min(…, …), 0), or read it under a condition",

@@ -104,8 +104,9 @@ class ElementTypes:
             self._check_bool(right, expression.right.place)
             return DType.BOOL
         joined = self._joined(left, right, place)
-        if operator in _COMPARED[:4] and DType.BOOL in (left, right):
-            raise self._fault(f"{operator} of bool", place, "numbers", "write … && …, or cast it: int32(…)")
+        inner = expression.left
+        if operator in _COMPARED[:4] and isinstance(inner, Binary) and inner.operator in _COMPARED:
+            raise self._fault(f"{operator} of a comparison", place, "a number", f"write … && … {operator} …")
         if operator in _COMPARED:
             return DType.BOOL
         if joined is DType.BOOL:

@@ -79,7 +79,7 @@ def test_products_beyond_int64_do_not_wrap_into_bounds(subscript: str) -> None:
 
 @pytest.mark.parametrize("span", ["0:2 * N", "-2:-1", "-2:2", "N:N + 1", "3:9"])
 def test_writes_past_the_target_are_refused(span: str) -> None:
-    with pytest.raises(BoundsError, match="C is written past its bounds on axis 0"):
+    with pytest.raises(BoundsError, match=r"C\(i\) passes the bounds of C on axis 0"):
         eqsat.comprehension(
             f"def f(float(N) A) -> (C) {{ C(i) = A(i) where i in 0:N  C(i) = 9.0 where i in {span} }}"
         ).f(_counted(4))
@@ -87,7 +87,7 @@ def test_writes_past_the_target_are_refused(span: str) -> None:
 
 def test_the_place_of_a_write_past_the_target() -> None:
     source = "def f(float(N) A) -> (float(N) C) {\n  C(i) += 9.0 where i in 0:N + 1 }"
-    with pytest.raises(BoundsError, match="line 2, column 21"):
+    with pytest.raises(BoundsError, match="line 2, column 5"):
         eqsat.comprehension(source)
 
 
@@ -184,7 +184,7 @@ def test_arguments_and_sources_of_other_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    "out", [5, ([7.0, 7.0], [7.0, 7.0]), (np.float64(1), np.float64(2)), (np.zeros(2), np.zeros(3)), np.zeros((2, 2))]
+    "out", [5, ([7.0, 7.0], [7.0, 7.0]), (np.float64(1), np.float64(2)), (np.zeros(2), np.zeros(3)), np.zeros((2, 3))]
 )
 def test_results_are_written_to_arrays_or_nowhere(out: object) -> None:
     f = eqsat.comprehension("def f(double(N) A) -> (C, D) { C(i) = A(i) + 1  D(i) = A(i) }").f
@@ -312,6 +312,6 @@ def test_a_bias_of_another_length_is_refused(outs: int) -> None:
     assert f(_counted(2, 4), _counted(4, 4), _counted(4)).shape == (2, 4)
 
 
-def test_bools_have_no_order() -> None:
-    with pytest.raises(ComprehensionTypeError, match="< of bool"):
+def test_comparisons_do_not_stand_in_a_row() -> None:
+    with pytest.raises(ComprehensionTypeError, match="< of a comparison"):
         eqsat.comprehension("def f(float(N) A) -> (C) { C(i) = 0 < A(i) < 2 }")
