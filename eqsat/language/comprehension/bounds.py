@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
-from eqsat.errors import BoundsError
+from eqsat.errors import BoundsError, RangeError
 from eqsat.language.comprehension.affine import Range, affine
-from eqsat.language.comprehension.printer import print_expression
+from eqsat.language.comprehension.printer import shown
 from eqsat.language.comprehension.ranges import Inferred
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import Applied, Binary, Conditional, Expression, Unary, children
 from eqsat.language.terms import Dim
+from eqsat.language.terms.dims import evaluate as size_of
+
+#: Intervals of subscripts that reach this far are given up: int64 might not hold what they are made of.
+FARTHEST = 2**62
 
 
 @dataclass(frozen=True)
@@ -52,11 +57,71 @@ def check_bounds(scope: Scope, inferred: Inferred) -> None:
     Those that are no sum of indices, or read under a condition, are looked at when they are computed.
     """
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
-        if any(isinstance(low, int) and isinstance(high, int) and low >= high for low, high in ranges.values()):
+        if not any(_is_empty(ranges[index]) for index in one.indices):
+            _check_written(scope, one, inferred, ranges)
+        if any(map(_is_empty, ranges.values())):
             continue
+        for call in one.kept:
+            _check(scope, one, call, inferred, ranges)
         for read in guarded_reads(one.value, scope.ranks):
             if not read.conditions:
                 _check(scope, one, read.call, inferred, ranges)
+
+
+def check_defined(scope: Scope, inferred: Inferred) -> None:
+    """Refuse results of a stated shape that statements define in part alone, where sizes are given: RangeError."""
+    for result in scope.function.results:
+        if result.extents is None or result.name in scope.updated:
+            continue
+        boxes = [
+            [ranges[index] for index in one.indices]
+            for one, ranges in zip(scope.statements, inferred.ranges, strict=True)
+            if one.statement.target == result.name and one.statement.is_definition
+        ]
+        ends = [*inferred.shapes[result.name], *(end for box in boxes for span in box for end in span)]
+        if all(isinstance(end, int) for end in ends) and not _cover(inferred.shapes[result.name], boxes):
+            raise scope.fault(
+                RangeError,
+                f"elements of {result.name} are not defined",
+                result.place,
+                expected=f"statements that define all of {list(inferred.shapes[result.name])}",
+                remedy=f"define {result.name} with a whole range before, such as by 0",
+            )
+
+
+def _cover(shape: Sequence[Dim], boxes: list[list[Range]]) -> bool:
+    """True where every element of a shape is in one of some boxes."""
+    if not shape or not boxes:
+        return bool(boxes) or 0 in shape
+    if any(all(span == (0, extent) for span, extent in zip(box, shape, strict=True)) for box in boxes):
+        return True
+    ends = {0, size_of(shape[0], {}), *(size_of(end, {}) for box in boxes for end in box[0])}
+    return all(
+        _cover(
+            shape[1:], [box[1:] for box in boxes if size_of(box[0][0], {}) <= low and high <= size_of(box[0][1], {})]
+        )
+        for low, high in pairwise(sorted(end for end in ends if 0 <= end <= size_of(shape[0], {})))
+    )
+
+
+def _check_written(scope: Scope, one: ResolvedEquation, inferred: Inferred, ranges: Mapping[str, Range]) -> None:
+    """Refuse ranges of `where` that pass the bounds of the target: NumPy would wrap them, or cut them off."""
+    target = one.statement.target
+    for axis, (index, extent) in enumerate(zip(one.indices, inferred.shapes[target], strict=True)):
+        low, high = ranges[index]
+        if index in one.ranges and (_is_negative(low) or _is_negative(extent - high)):
+            raise scope.fault(
+                BoundsError,
+                f"{target}({', '.join(one.indices)}) passes the bounds of {target} on axis {axis}",
+                one.statement.subscripts[axis].place,
+                expected=f"a range inside 0:{extent}; it is {low}:{high}",
+                remedy=f"give {index} a smaller range, or the first statement that defines {target} a larger one",
+            )
+
+
+def _is_empty(span: Range) -> bool:
+    low, high = span
+    return isinstance(low, int) and isinstance(high, int) and low >= high
 
 
 def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferred, ranges: Mapping[str, Range]) -> None:
@@ -71,11 +136,11 @@ def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferre
             reached = f"ends at {most}"
         else:
             continue
-        shown = {name: f"{low}:{high}" for name, (low, high) in ranges.items() if name in form.factors}
-        given = ", ".join(f"{name} in {text}" for name, text in shown.items())
+        spans = {name: f"{low}:{high}" for name, (low, high) in ranges.items() if name in form.factors}
+        given = ", ".join(f"{name} in {text}" for name, text in spans.items())
         raise scope.fault(
             BoundsError,
-            f"{print_expression(call)} passes the bounds of {call.name} on axis {axis}",
+            f"{shown(call)} passes the bounds of {call.name} on axis {axis}",
             subscript.place,
             expected=f"a subscript of 0 to {extent - 1}; it {reached}{' for ' if given else ''}{given}",
             remedy=f"give {', '.join(form.factors) or one.statement.target} a smaller range in where",
@@ -98,7 +163,9 @@ def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mappin
     form = affine(expression, known)
     if form is not None:
         least, most = form.least(ranges), form.most(ranges)
-        return (least, most) if isinstance(least, int) and isinstance(most, int) else None
+        if isinstance(least, int) and isinstance(most, int) and max(abs(least), abs(most)) < FARTHEST:
+            return least, most
+        return None
     match expression:
         case Unary(operator="-", operand=operand):
             inner = _interval(operand, ranges, known)
@@ -109,7 +176,8 @@ def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mappin
         case Applied(name="min" | "max", arguments=(left, right)):
             return _between(expression.name, _interval(left, ranges, known), _interval(right, ranges, known))
         case Binary(operator=operator, left=left, right=right):
-            return _combined(operator, _interval(left, ranges, known), _interval(right, ranges, known))
+            made = _combined(operator, _interval(left, ranges, known), _interval(right, ranges, known))
+            return made if made is not None and max(map(abs, made)) < FARTHEST else None
     return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ComprehensionNameError, RangeError, ShapeError, UsageError, nearest
-from eqsat.language.comprehension.bounds import check_bounds
+from eqsat.language.comprehension.bounds import check_bounds, check_defined
 from eqsat.language.comprehension.canonical import canonical
 from eqsat.language.comprehension.element_types import NAMED
 from eqsat.language.comprehension.evaluation import evaluate
@@ -177,6 +177,7 @@ class TensorFunction:
                     remedy="write where with the range that it is to have",
                 )
         check_bounds(self.scope, inferred)
+        check_defined(self.scope, inferred)
         return inferred
 
     def _take_sizes(self, parameter: Parameter, shape: tuple[Dim, ...], known: dict[str, Dim]) -> None:
@@ -212,8 +213,8 @@ class TensorFunction:
         results = tuple(made[name] for name in self.results)
         back = _torch([*arguments, *named.values()])
         if out is not None:
-            given = [out] if len(results) == 1 and not isinstance(out, tuple | list) else list(out)
-            self._write(given, results)
+            several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(results) > 1)
+            self._write(list(out) if several else [out], results)
             return out
         if back is not None:
             results = tuple(back.from_numpy(np.ascontiguousarray(one)) for one in results)
@@ -235,8 +236,10 @@ class TensorFunction:
     def _write(self, out: Sequence[Any], results: Sequence[Array]) -> None:
         if len(out) != len(results):
             raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(results)}")
-        for name, place, made in zip(self.results, out, results, strict=True):
-            array = _array(place)
+        if any(isinstance(one, np.generic) or not hasattr(one, "__dlpack__") for one in out):
+            raise UsageError("out: a value that is no array", where=self.name, expected="arrays that are written to")
+        arrays = [_array(one) for one in out]
+        for number, (name, array, made) in enumerate(zip(self.results, arrays, results, strict=True)):
             if array.shape != made.shape or array.dtype != made.dtype:
                 raise ShapeError(
                     f"out: {array.dtype.name}{list(array.shape)} for {name}",
@@ -245,6 +248,11 @@ class TensorFunction:
                 )
             if not array.flags.writeable:
                 raise UsageError(f"out: {name} is read-only", where=self.name, expected="an array that is written to")
+            if any(_overlap(array, other) for other in arrays[:number]):
+                raise UsageError(
+                    f"out: {name} shares memory with another result", where=self.name, expected="memory of its own"
+                )
+        for array, made in zip(arrays, results, strict=True):
             array[...] = made
 
     def _bound(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
@@ -252,7 +260,7 @@ class TensorFunction:
         parameters = self.scope.function.parameters
         given = self._by_name(arguments, named)
         arrays = {one.name: self._taken(one.name, NAMED[one.type], given[one.name]) for one in parameters}
-        scalars = {name: int(arrays[name]) for name in self.needs}
+        scalars = {name: int(arrays[name]) for name in self.needs if not arrays[name].ndim}
         inferred = self.inferred({name: array.shape for name, array in arrays.items()}, scalars)
         for name in self.scope.updated:
             if name in given:
@@ -292,7 +300,7 @@ class TensorFunction:
             array = np.asarray(value)
             kinds = "biuf" if dtype.is_float else "b" if dtype is DType.BOOL else "iu"
             with np.errstate(all="ignore"):
-                made: Array = array.astype(dtype.numpy)
+                made: Array = array.astype(dtype.numpy if array.dtype.kind in kinds else array.dtype)
             if array.dtype.kind not in kinds or (array.dtype.kind in "iu" and not dtype.is_float and made != array):
                 raise ShapeError(f"{value!r}", where=where, expected=f"a number of {dtype.value}")
             return made
@@ -322,7 +330,10 @@ def _shape(parameter: Parameter, known: Mapping[str, Dim]) -> tuple[Dim, ...]:
 def _array(value: Any) -> Array:
     """An array of NumPy on what was passed, in place where it speaks DLPack."""
     if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
-        return np.asarray(value)
+        try:
+            return np.asarray(value)
+        except ValueError as error:
+            raise UsageError(f"no array: {error}", expected="an array") from None
     if getattr(value, "requires_grad", False):
         value = value.detach()
     try:
@@ -331,6 +342,14 @@ def _array(value: Any) -> Array:
         raise UsageError(
             f"an array that NumPy cannot read: {error}", expected="an array in this machine's memory"
         ) from None
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """True where two arrays share an element, as far as that is seen in time."""
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return False
 
 
 def _torch(values: Sequence[Any]) -> Any:

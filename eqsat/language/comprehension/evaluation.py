@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import BoundsError, ComprehensionError
+from eqsat.errors import BoundsError, ComprehensionError, RangeError
 from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.bounds import is_inside
+from eqsat.language.comprehension.affine import Affine, affine
+from eqsat.language.comprehension.bounds import FARTHEST, is_inside
 from eqsat.language.comprehension.element_types import NAMED, ElementType, is_float, promoted, settled
-from eqsat.language.comprehension.printer import print_expression
+from eqsat.language.comprehension.printer import shown
 from eqsat.language.comprehension.ranges import Inferred
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import (
@@ -63,21 +64,31 @@ def evaluate(
     """
     held = dict(tensors)
     for name in scope.defined:
-        shape = tuple(size_of(dim, {}) for dim in inferred.shapes[name])
         start = held.get(name)
-        held[name] = np.zeros(shape, types[name].numpy) if start is None else start.astype(types[name].numpy)
+        held[name] = _zeros(scope, types, inferred, name) if start is None else start.astype(types[name].numpy)
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
         sizes = {name: (size_of(low, {}), size_of(high, {})) for name, (low, high) in ranges.items()}
         target = one.statement.target
         window = tuple(slice(*sizes[index]) for index in one.indices)
         made = _Box(scope, types, inferred, held, one, sizes).reduced()
         changed = held[target].copy()
-        if not one.statement.is_definition:
-            with np.errstate(all="ignore"):
-                made = _REDUCE[one.statement.reduction](changed[window], made)
-        changed[window] = made
+        with np.errstate(all="ignore"):
+            if not one.statement.is_definition:
+                made = _REDUCE[one.statement.reduction](changed[window].astype(made.dtype), made)
+            changed[window] = made
         held[target] = changed
     return {name: held[name] for name in scope.defined}
+
+
+def _zeros(scope: Scope, types: Mapping[str, DType], inferred: Inferred, name: str) -> Array:
+    shape = tuple(size_of(dim, {}) for dim in inferred.shapes[name])
+    try:
+        return np.zeros(shape, types[name].numpy)
+    except (MemoryError, ValueError):
+        place = next(one.statement.place for one in scope.statements if one.statement.target == name)
+        raise scope.fault(
+            RangeError, f"{name} of {list(shape)} does not fit into memory", place, expected="a smaller tensor"
+        ) from None
 
 
 def neutral(reduction: str, dtype: DType) -> Any:
@@ -111,22 +122,22 @@ class _Box:
         return tuple(high - low for low, high in (self.ranges[index] for index in self.one.every_index))
 
     def reduced(self) -> Array:
-        """The value of the statement over the indices of its target, in the type of that."""
+        """The value over the indices of the target, in its type; sums and products of narrow floats in float32."""
         dtype, reduction = self.types[self.one.statement.target], self.one.statement.reduction
         shape, rank = self.shape, len(self.one.indices)
+        wide = DType.FLOAT32 if reduction in ("+", "*") and dtype in _NARROW else dtype
         if 0 in shape:
             fill = neutral(reduction, dtype) if reduction else 0
-            return np.full(shape[:rank], fill, dtype.numpy)
+            return np.full(shape[:rank], fill, wide.numpy)
         if np.prod(shape, dtype=float) > MOST_POINTS and max(shape) > 1:
             return self._in_halves(shape.index(max(shape)))
         value, given = self.value(self.one.value, None)
-        wide = DType.FLOAT32 if reduction in ("+", "*") and dtype in _NARROW else dtype
         with np.errstate(all="ignore"):
             array = np.broadcast_to(_cast(value, given, wide), shape)
             axes = tuple(range(rank, len(shape)))
             if reduction and axes:
                 array = _REDUCE[reduction].reduce(array, axis=axes, dtype=wide.numpy)
-            return np.asarray(array).astype(dtype.numpy)
+            return np.asarray(array)
 
     def _in_halves(self, axis: int) -> Array:
         index = self.one.every_index[axis]
@@ -143,14 +154,20 @@ class _Box:
         return joined
 
     def value(self, expression: Expression, mask: Array | None, whole: bool = False) -> Typed:
-        """An expression at each point where the mask holds, and its type; `whole` ones are subscripts."""
+        """An expression at each point where the mask holds, and its type; `whole` ones are subscripts.
+
+        Sums of indices are exact in subscripts, as where ranges are inferred: narrow scalars do not wrap there.
+        """
+        form = affine(expression, self.inferred.known) if whole else None
+        if form is not None:
+            return self._exact(form), DType.INT64
         match expression:
             case Number(value=number):
                 return number, "integer" if expression.is_integer else "float"
             case Truth(value=truth):
                 return np.bool_(truth), DType.BOOL
             case Name(name=name):
-                return self._named(name, whole)
+                return self._named(name)
             case Applied():
                 return self._called(expression, mask, whole)
             case Unary(operator=operator, operand=operand):
@@ -173,16 +190,40 @@ class _Box:
                 return np.where(chosen, _cast(a, type_a, joined), _cast(b, type_b, joined)), joined
         raise AssertionError(expression)
 
-    def _named(self, name: str, whole: bool) -> Typed:
-        dtype = DType.INT64 if whole else DType.INT32
+    def _named(self, name: str) -> Typed:
+        if name not in self.ranges and name not in self.scope.sizes:
+            return self.held[name][()], self.types[name]
         if name in self.ranges:
-            axis, (low, high) = self.one.every_index.index(name), self.ranges[name]
-            shape = [1] * len(self.one.every_index)
-            shape[axis] = high - low
-            return np.arange(low, high, dtype=dtype.numpy).reshape(shape), dtype
-        if name in self.scope.sizes:
-            return dtype.numpy.type(self.inferred.known[name]), dtype
-        return self.held[name][()], self.types[name]
+            points, (low, high) = self._points(name), self.ranges[name]
+        else:
+            low = size_of(self.inferred.known[name], {})
+            points, high = np.asarray(low), low + 1
+        if low < -(2**31) or high > 2**31:
+            raise self.scope.fault(
+                RangeError,
+                f"{name} reaches {high - 1 if high > 2**31 else low}, which int32 does not hold",
+                self.one.statement.place,
+                expected="indices and sizes of 32 bits where they are numbers, not subscripts",
+            )
+        return points.astype(np.int32), DType.INT32
+
+    def _points(self, index: str) -> Array:
+        """The values of an index, along its axis of the box."""
+        axis, (low, high) = self.one.every_index.index(index), self.ranges[index]
+        shape = [1] * len(self.one.every_index)
+        shape[axis] = high - low
+        kept = np.int64 if max(abs(low), abs(high)) < FARTHEST else object
+        return np.arange(low, high, dtype=kept).reshape(shape)
+
+    def _exact(self, form: Affine) -> Array:
+        """A sum of indices; what int64 does not hold is cut to what passes the bounds of every tensor."""
+        ends = (size_of(form.least(self.ranges), {}), size_of(form.most(self.ranges), {}))
+        reach = sum(abs(factor * end) for name, factor in form.factors.items() for end in self.ranges[name])
+        fits = max(*map(abs, ends), reach) < FARTHEST
+        total = np.asarray(form.constant, np.int64 if fits else object)
+        for name, factor in form.factors.items():
+            total = np.asarray(total + factor * self._points(name).astype(total.dtype), total.dtype)
+        return total if fits else np.asarray(np.clip(total, -FARTHEST, FARTHEST)).astype(np.int64)
 
     def _called(self, call: Applied, mask: Array | None, whole: bool) -> Typed:
         if call.name in self.scope.ranks:
@@ -219,7 +260,7 @@ class _Box:
             if np.any(zero):
                 raise self.scope.fault(
                     ComprehensionError,
-                    f"{print_expression(expression)} divides an integer by 0",
+                    f"{shown(expression)} divides an integer by 0",
                     expression.place,
                     expected="divisors that are not 0",
                     remedy="read it under a condition: b != 0 ? a / b : 0",
@@ -256,7 +297,7 @@ class _Box:
             where = ", ".join(f"{name} = {low + k}" for name, k, low in names)
             raise self.scope.fault(
                 BoundsError,
-                f"{print_expression(call)} passes the bounds of {call.name} on axis {axis}",
+                f"{shown(call)} passes the bounds of {call.name} on axis {axis}",
                 call.arguments[axis].place,
                 expected=f"a subscript of 0 to {extent - 1}; it is {reached} at {where or 'the only point'}",
                 remedy="keep it inside: max(min(…, …), 0), or read it under a condition",
@@ -265,9 +306,8 @@ class _Box:
 
 
 def _joined(a: ElementType, b: ElementType) -> ElementType:
-    joined = promoted(a, b)
-    assert joined is not None, (a, b)
-    return joined
+    """The type of a sum; of uint64 with the int64 that sums of indices are in subscripts, int64."""
+    return promoted(a, b) or DType.INT64
 
 
 def _both(mask: Array | None, more: Any) -> Array:

@@ -48,11 +48,26 @@ def _rounded(x: Any) -> Any:
 
 
 def _sinpi(x: Any) -> Any:
-    return np.sin(np.pi * np.fmod(x, 2))
+    """The sine of π times a number, exact at multiples of a half."""
+    halves = np.rint(2 * np.fmod(x, 2))
+    rest = np.pi * (np.fmod(x, 2) - halves / 2)
+    value = np.where(np.equal(np.fmod(halves, 2), 0), np.sin(rest), np.cos(rest))
+    turned = np.isin(np.mod(halves, 4), (2, 3))
+    return np.where(turned, -value, value)
 
 
 def _cospi(x: Any) -> Any:
-    return np.cos(np.pi * np.fmod(x, 2))
+    """The cosine of π times a number, exact at multiples of a half."""
+    return _sinpi(np.abs(np.fmod(x, 2)) + np.asarray(0.5, np.asarray(x).dtype))
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    """What is left of x by the multiple of y that is nearest, of two the even one, without rounding."""
+    size = np.abs(y)
+    left = np.fmod(np.abs(x), 2 * size)
+    less = left - size
+    rest = np.where(left <= size - left, left, np.where(less < size - less, less, less - size))
+    return np.where(np.signbit(x), -rest, rest)
 
 
 def _logb(x: Any) -> Any:
@@ -122,7 +137,7 @@ _TWO: dict[str, Compute] = {
     "hypot": np.hypot,
     "nextafter": np.nextafter,
     "pow": np.power,
-    "remainder": lambda x, y: x - y * np.rint(x / y),
+    "remainder": _remainder,
     "rhypot": lambda x, y: 1 / np.hypot(x, y),
 }
 _THREE: dict[str, Compute] = {

@@ -6,7 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from eqsat.errors import ComprehensionError, ComprehensionSyntaxError
+from eqsat.errors import ComprehensionError, ComprehensionSyntaxError, UsageError
 from eqsat.language.comprehension.syntax import (
     Applied,
     Binary,
@@ -62,7 +62,8 @@ def fault(
     """An error at a place of a source, in a function, with the line and a caret below it."""
     lines = source.split("\n")
     text = lines[place.line - 1].rstrip() if 0 < place.line <= len(lines) else ""
-    shown = f"{what}\n  {text}\n  {' ' * (place.column - 1)}^" if text else what
+    blank = "".join(one if one == "\t" else " " for one in text[: place.column - 1]).ljust(place.column - 1)
+    shown = f"{what}\n  {text}\n  {blank}^" if text else what
     where = [function, f"line {place.line}, column {place.column}" if place.line else ""]
     return kind(shown, where=": ".join(filter(None, where)), expected=expected, remedy=remedy)
 
@@ -76,6 +77,8 @@ def parse(source: str) -> tuple[Function, ...]:
     """
     from lark.exceptions import UnexpectedCharacters, UnexpectedInput, UnexpectedToken
 
+    if not isinstance(source, str):
+        raise UsageError(f"a source of type {type(source).__name__}", expected="text: a str")
     if len(source) > MOST_CHARACTERS:
         raise ComprehensionSyntaxError(
             f"a source of {len(source)} characters", expected=f"at most {MOST_CHARACTERS}", remedy="parse it in parts"

@@ -65,6 +65,11 @@ def print_expression(expression: Expression) -> str:
     return _printed(expression, 0)
 
 
+def shown(expression: Expression) -> str:
+    """The text of an expression in messages: scalars are names there, elements though they are."""
+    return print_expression(expression).replace("()", "")
+
+
 def _printed(expression: Expression, least: int) -> str:
     """The text of an expression where operators that bind less tightly than a level need parentheses."""
     text, level = _with_level(expression)

@@ -47,7 +47,7 @@ def einsum_of(
     factors = _factors(one.value)
     tensors, subscripts = [], []
     for factor in factors:
-        if not isinstance(factor, Applied) or factor.name not in scope.ranks or factor.name == one.statement.target:
+        if not isinstance(factor, Applied) or not scope.ranks.get(factor.name) or factor.name == one.statement.target:
             return None
         if types[factor.name] is not types[one.statement.target]:
             return None

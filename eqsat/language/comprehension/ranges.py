@@ -8,7 +8,7 @@ start at 0 unless `where` says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 
@@ -64,7 +64,12 @@ class _Inference:
                 self.shapes[one.name][axis] = known[extent] if isinstance(extent, str) else extent
         self.stated = {one.name for one in scope.function.results if one.extents is not None}
         self.ranges: list[dict[str, Range]] = [self._written(one) for one in scope.statements]
-        self.agreements: list[Agreement] = []
+        self.firsts: dict[str, int] = {}
+        self.users: dict[str, list[int]] = {}
+        for position, each in enumerate(scope.statements):
+            self.firsts.setdefault(each.statement.target, position)
+            for name in {each.statement.target, *(call.name for call in (*each.reads, *each.kept))}:
+                self.users.setdefault(name, []).append(position)
 
     def _written(self, one: ResolvedEquation) -> dict[str, Range]:
         """The ranges that `where` states."""
@@ -83,25 +88,36 @@ class _Inference:
         return found.constant
 
     def run(self) -> None:
-        """Rounds until no range is found; tensors whose own shape is not known yet are waited for while that helps."""
-        patient = True
-        self._take_shapes()
-        while True:
-            found = self._round(patient)
-            shaped = self._take_shapes()
-            if found or shaped:
-                patient = True
-            elif patient:
-                patient = False
-            else:
-                return
+        """Rounds until no range is found; a round looks again at statements for which something has changed alone.
 
-    def _round(self, patient: bool) -> bool:
-        """One round of all statements on what was known before it; whether a range was found."""
-        found: list[dict[str, Range]] = []
-        for position, one in enumerate(self.scope.statements):
-            if patient and self._awaits(position, one):
-                found.append({})
+        Where none is found, a tensor gets the shape of a part of it that `where` states; failing that, statements that
+        wait for the shapes of each other go on without.
+        """
+        every = range(len(self.ranges))
+        pending = {*self._take_shapes(every), *every}
+        patient = True
+        while True:
+            found = self._round(sorted(pending), patient)
+            pending = {*found, *self._take_shapes(found)}
+            if pending:
+                patient = True
+                continue
+            pending = self._take_shapes(every, parts=True)
+            if not pending:
+                if not patient:
+                    return
+                pending, patient = {*every}, False
+
+    def _round(self, positions: Iterable[int], patient: bool) -> list[int]:
+        """One round of some statements on what was known before it; those of which a range was found."""
+        found: dict[int, dict[str, Range]] = {}
+        waits = {} if patient else self._waits()
+        for position in positions:
+            one = self.scope.statements[position]
+            if all(index in self.ranges[position] for index in one.every_index):
+                continue
+            awaited = self._awaited(position, one)
+            if awaited and (patient or not all(_reaches(waits, name, one.statement.target) for name in awaited)):
                 continue
             highs: dict[str, list[Dim]] = {}
             lows: dict[str, list[Dim]] = {}
@@ -112,19 +128,26 @@ class _Inference:
             new: dict[str, Range] = {name: (0, extent) for name, extent in fixed.items() if name not in highs}
             for index, given in highs.items():
                 self._check_starts_at_0(one, index, lows[index])
-                caps = [*given, fixed[index]] if index in fixed and not one.statement.is_definition else given
-                new[index] = _box(0, reduce(dim_min, sorted(caps, key=str)))
-            found.append(new)
-        for position, new in enumerate(found):
+                new[index] = _box(0, reduce(dim_min, sorted(given, key=str)))
+            if new:
+                found[position] = new
+        for position, new in found.items():
             self.ranges[position].update(new)
-        return any(found)
+        return list(found)
 
-    def _awaits(self, position: int, one: ResolvedEquation) -> bool:
-        """True where a tensor that a statement reads gets its shape from another one."""
-        for call in (*one.reads, *one.kept):
-            if call.name != one.statement.target and None in self.shapes[call.name]:
-                return any(index not in self.ranges[position] for index in one.every_index)
-        return False
+    def _awaited(self, position: int, one: ResolvedEquation) -> set[str]:
+        """The tensors that a statement reads and that get their shape from another one."""
+        names = {call.name for call in (*one.reads, *one.kept)}
+        if self.firsts[one.statement.target] == position:
+            names.discard(one.statement.target)
+        return {name for name in names if None in self.shapes[name]}
+
+    def _waits(self) -> Mapping[str, set[str]]:
+        """The tensors without a shape that each target waits for."""
+        waits: dict[str, set[str]] = {}
+        for position, one in enumerate(self.scope.statements):
+            waits.setdefault(one.statement.target, set()).update(self._awaited(position, one))
+        return waits
 
     def _held(self, position: int, one: ResolvedEquation) -> Iterator[tuple[str, Dim, Dim]]:
         """Each index that a subscript alone leaves open, its first value there, and the one after its last."""
@@ -155,16 +178,21 @@ class _Inference:
                 remedy=f"write where {index} in {first}:…, or shift the subscript",
             )
 
-    def _take_shapes(self) -> bool:
-        """Extents of targets from the ranges of their indices; whether one was found."""
-        changed = False
-        for position, one in enumerate(self.scope.statements):
-            target, ranges = one.statement.target, self.ranges[position]
+    def _take_shapes(self, positions: Iterable[int], *, parts: bool = False) -> set[int]:
+        """Extents of targets from the ranges of their indices; the statements for which one is new.
+
+        A range that `where` states after another statement for a target may be that of a part: it counts with `parts`.
+        """
+        changed: set[str] = set()
+        for position in positions:
+            one, ranges = self.scope.statements[position], self.ranges[position]
+            target = one.statement.target
             for axis, index in enumerate(one.indices):
-                if index in ranges and self.shapes[target][axis] is None:
+                is_part = index in one.ranges and self.firsts[target] != position
+                if index in ranges and self.shapes[target][axis] is None and (parts or not is_part):
                     self.shapes[target][axis] = ranges[index][1]
-                    changed = True
-        return changed
+                    changed.add(target)
+        return {position for name in changed for position in self.users[name]}
 
     def result(self) -> Inferred:
         """The ranges and shapes; RangeError where an index is left."""
@@ -206,6 +234,18 @@ class _Inference:
                     )
                 yield Agreement(target, axis, shapes[target][axis], high, _place_of(one, index))
             seen.add(target)
+
+
+def _reaches(waits: Mapping[str, set[str]], start: str, end: str) -> bool:
+    """True where a tensor waits for another one, or for one that does."""
+    seen, pending = {start}, [start]
+    while pending:
+        name = pending.pop()
+        if name == end:
+            return True
+        pending += waits.get(name, set()) - seen
+        seen |= waits.get(name, set())
+    return False
 
 
 def _box(low: Dim, high: Dim) -> Range:

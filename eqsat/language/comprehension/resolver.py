@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
-from eqsat.errors import ComprehensionError, ComprehensionNameError, RangeError, UpdateError, nearest
+from eqsat.errors import (
+    ComprehensionError,
+    ComprehensionNameError,
+    ComprehensionSyntaxError,
+    RangeError,
+    UpdateError,
+    nearest,
+)
 from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.element_types import NAMED
-from eqsat.language.comprehension.parser import fault
+from eqsat.language.comprehension.element_types import NAMED, is_integer
+from eqsat.language.comprehension.parser import DEEPEST, fault
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import (
     Applied,
+    Clause,
     ExistsClause,
     Expression,
     Function,
@@ -21,9 +29,14 @@ from eqsat.language.comprehension.syntax import (
     Position,
     RangeClause,
     Returned,
+    expressions_of,
+    measure,
     rebuilt,
     walk,
 )
+
+#: The most parts of an expression with what `where` puts in.
+MOST_PARTS = 50_000
 
 
 def resolve(function: Function, source: str) -> Scope:
@@ -37,7 +50,9 @@ class _Resolver:
         extents = [one.extents for one in function.parameters]
         self.sizes = tuple(dict.fromkeys(e for given in extents for e in given if isinstance(e, str)))
         self.ranks: dict[str, int] = {}
-        self.known: set[str] = set()
+        self.measured: dict[int, tuple[int, int]] = {}
+        types = {one.name: NAMED.get(one.type) for one in function.parameters if not one.extents}
+        self.whole = {name for name, dtype in types.items() if dtype is not None and is_integer(dtype)}
 
     def fault(
         self, kind: type[ComprehensionError], what: str, place: Position, expected: str = "", remedy: str = ""
@@ -177,7 +192,7 @@ class _Resolver:
                     "another index for each axis, so that each element is defined once",
                 )
             indices.append(subscript.name)
-        value = self._put_in(statement.value, lets)
+        value = self._with_lets(statement.value, lets)
         self._check(value)
         reads = tuple(one for one in walk(value) if self._is_read(one))
         found = dict.fromkeys(self._indices_of(value))
@@ -207,19 +222,22 @@ class _Resolver:
         lets: dict[str, Expression] = {}
         ranges: dict[str, RangeClause] = {}
         kept: list[Applied] = []
+        self.measured.clear()
+        named = {clause.name for clause in statement.clauses if isinstance(clause, LetClause)}
         for clause in statement.clauses:
+            self._check_order(clause, named - lets.keys())
             match clause:
                 case LetClause(name=name, value=value, place=place):
                     self._check_new(name, place, lets, ranges)
-                    lets[name] = self._put_in(value, lets)
+                    lets[name] = self._with_lets(value, lets)
                 case RangeClause(index=name, place=place):
                     self._check_new(name, place, lets, ranges)
-                    low, high = self._put_in(clause.low, lets), self._put_in(clause.high, lets)
+                    low, high = self._with_lets(clause.low, lets), self._with_lets(clause.high, lets)
                     for one in (part for bound in (low, high) for part in walk(bound)):
                         self._check_bound(one, name)
                     ranges[name] = RangeClause(name, low, high, place)
                 case ExistsClause(access=access):
-                    put = self._put_in(access, lets)
+                    put = self._with_lets(access, lets)
                     assert isinstance(put, Applied)
                     if put.name not in self.ranks:
                         raise self.fault(
@@ -231,6 +249,18 @@ class _Resolver:
                         )
                     kept.append(put)
         return lets, ranges, kept
+
+    def _check_order(self, clause: Clause, later: Set[str]) -> None:
+        """A clause has no names that `where` gives a value to later, or to themselves: they would be indices."""
+        for part in (below for top in expressions_of(clause) for below in walk(top)):
+            if isinstance(part, Name) and part.name in later:
+                raise self.fault(
+                    ComprehensionNameError,
+                    f"{part.name} is used before where gives it a value",
+                    part.place,
+                    "clauses in the order in which they use each other",
+                    f"put {part.name} = … before",
+                )
 
     def _check_new(self, name: str, place: Position, *taken: Mapping[str, object]) -> None:
         meaning = self._meaning(name)
@@ -257,17 +287,38 @@ class _Resolver:
                 RangeError, f"the range of {index} depends on elements of {part.name}", part.place, "sizes alone"
             )
 
+    def _with_lets(self, expression: Expression, lets: Mapping[str, Expression]) -> Expression:
+        """An expression with its names put in; ComprehensionSyntaxError of one that grows beyond measure by that."""
+        made = self._put_in(expression, lets)
+        parts, depth = measure(made, self.measured)
+        if parts > MOST_PARTS or depth > DEEPEST:
+            raise self.fault(
+                ComprehensionSyntaxError,
+                "an expression that is too large with what where puts in",
+                expression.place,
+                f"at most {MOST_PARTS} parts, and {DEEPEST} inside each other",
+                "define a tensor of a part of it",
+            )
+        return made
+
     def _put_in(self, expression: Expression, lets: Mapping[str, Expression]) -> Expression:
-        """An expression with the values of the names that `where` has given one."""
-        if isinstance(expression, Name) and expression.name in lets:
-            return lets[expression.name]
-        return rebuilt(expression, lambda one: self._put_in(one, lets)) if lets else expression
+        """An expression with the values of the names that `where` has given one.
+
+        A scalar becomes the element that it is, unless its value is known where ranges are inferred.
+        """
+        if isinstance(expression, Name):
+            if expression.name in lets:
+                return lets[expression.name]
+            held = self._meaning(expression.name) == "a scalar" and expression.name not in self.whole
+            return Applied(expression.name, (), expression.place) if held else expression
+        return rebuilt(expression, lambda one: self._put_in(one, lets))
 
     def _meaning(self, name: str) -> str:
         """The kind of thing that a bare name stands for, an index aside; empty for an index."""
         if name in self.sizes:
             return "a size"
-        return "a scalar" if self.ranks.get(name) == 0 else ""
+        rank = self.ranks.get(name)
+        return "" if rank is None else "a tensor" if rank else "a scalar"
 
     def _indices_of(self, value: Expression) -> list[str]:
         return [part.name for part in walk(value) if isinstance(part, Name) and self._is_index(part)]

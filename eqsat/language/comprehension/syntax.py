@@ -179,6 +179,17 @@ class Function:
     place: Position = field(default=NOWHERE, compare=False)
 
 
+def expressions_of(clause: Clause) -> tuple[Expression, ...]:
+    """The expressions of a clause, from left to right."""
+    match clause:
+        case RangeClause(low=low, high=high):
+            return low, high
+        case LetClause(value=value):
+            return (value,)
+        case ExistsClause(access=access):
+            return (access,)
+
+
 def children(expression: Expression) -> tuple[Expression, ...]:
     """The expressions right below an expression, from left to right."""
     match expression:
@@ -198,6 +209,19 @@ def walk(expression: Expression) -> Iterator[Expression]:
     yield expression
     for child in children(expression):
         yield from walk(child)
+
+
+def measure(expression: Expression, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:
+    """How many parts an expression has, and how deep they are nested; shared ones are looked at once.
+
+    What is measured is kept by identity: expressions have to outlive that.
+    """
+    found = measured.get(id(expression))
+    if found is None:
+        below = [measure(child, measured) for child in children(expression)]
+        found = (1 + sum(parts for parts, _ in below), 1 + max((depth for _, depth in below), default=0))
+        measured[id(expression)] = found
+    return found
 
 
 def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:

@@ -16,6 +16,7 @@ from eqsat.language.comprehension.element_types import (
     settled,
     shown,
 )
+from eqsat.language.comprehension.literals import check_literals
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import (
     Applied,
@@ -103,6 +104,9 @@ class ElementTypes:
             self._check_bool(right, expression.right.place)
             return DType.BOOL
         joined = self._joined(left, right, place)
+        inner = expression.left
+        if operator in _COMPARED[:4] and isinstance(inner, Binary) and inner.operator in _COMPARED:
+            raise self._fault(f"{operator} of a comparison", place, "a number", f"write … && … {operator} …")
         if operator in _COMPARED:
             return DType.BOOL
         if joined is DType.BOOL:
@@ -149,7 +153,9 @@ def typed(scope: Scope) -> Mapping[str, DType]:
     known = ElementTypes(scope, {name: settled(one) for name, one in types.items()})
     for one in scope.statements:
         _check(known, one)
-    return {name: settled(one) for name, one in types.items()}
+    found = {name: settled(one) for name, one in types.items()}
+    check_literals(scope, found)
+    return found
 
 
 def _take(
