@@ -49,7 +49,8 @@ def _guarded(
 def check_bounds(scope: Scope, inferred: Inferred) -> None:
     """Refuse subscripts that pass their bounds, as far as sizes say: BoundsError.
 
-    Those that are no sum of indices, or read under a condition, are looked at when they are computed.
+    These are subscripts of what is read, of what `where exists` keeps inside, and of the target. Those that are no sum
+    of indices, or read under a condition, are looked at when they are computed.
     """
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
         if any(isinstance(low, int) and isinstance(high, int) and low >= high for low, high in ranges.values()):
@@ -57,6 +58,10 @@ def check_bounds(scope: Scope, inferred: Inferred) -> None:
         for read in guarded_reads(one.value, scope.ranks):
             if not read.conditions:
                 _check(scope, one, read.call, inferred, ranges)
+        statement = one.statement
+        written = Applied(statement.target, statement.subscripts, statement.place)
+        for call in (*one.kept, written):
+            _check(scope, one, call, inferred, ranges)
 
 
 def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferred, ranges: Mapping[str, Range]) -> None:
