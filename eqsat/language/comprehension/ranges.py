@@ -85,10 +85,10 @@ class _Inference:
     def run(self) -> None:
         """Rounds until no range is found; tensors whose own shape is not known yet are waited for while that helps."""
         patient = True
-        self._take_shapes()
+        self._take_shapes(patient)
         while True:
             found = self._round(patient)
-            shaped = self._take_shapes()
+            shaped = self._take_shapes(patient)
             if found or shaped:
                 patient = True
             elif patient:
@@ -155,12 +155,20 @@ class _Inference:
                 remedy=f"write where {index} in {first}:…, or shift the subscript",
             )
 
-    def _take_shapes(self) -> bool:
-        """Extents of targets from the ranges of their indices; whether one was found."""
+    def _take_shapes(self, patient: bool) -> bool:
+        """Extents of targets from the ranges of their indices; whether one was found.
+
+        A range that a later statement states may be a part of the tensor: those of the first are waited for.
+        """
         changed = False
+        seen: set[str] = set()
         for position, one in enumerate(self.scope.statements):
             target, ranges = one.statement.target, self.ranges[position]
+            later = target in seen
+            seen.add(target)
             for axis, index in enumerate(one.indices):
+                if patient and later and index in one.ranges:
+                    continue
                 if index in ranges and self.shapes[target][axis] is None:
                     self.shapes[target][axis] = ranges[index][1]
                     changed = True
