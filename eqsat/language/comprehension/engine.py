@@ -138,6 +138,9 @@ class TensorFunction:
     def inferred(self, shapes: Mapping[str, Sequence[int]], scalars: Mapping[str, int] | None = None) -> Inferred:
         """The ranges and shapes for shapes of the parameters; ShapeError, RangeError or BoundsError."""
         known: dict[str, Dim] = dict(scalars or {})
+        unshaped = [one.name for one in self.scope.function.parameters if one.name not in shapes]
+        if unshaped:
+            raise UsageError(f"{self.name} without {', '.join(unshaped)}", expected="a shape of each parameter")
         for one in self.scope.function.parameters:
             self._take_sizes(one, tuple(shapes[one.name]), known)
         missing = [name for name in self.needs if name not in known]
@@ -169,17 +172,17 @@ class TensorFunction:
                 named = f"{extent} = {asked}" if isinstance(extent, str) else str(asked)
                 raise ShapeError(f"axis {axis} has {dim} elements", where=where, expected=named)
 
-    def output_types(self, *arguments: Any, **named: Any) -> dict[str, TensorType]:
+    def output_types(self, /, *arguments: Any, **named: Any) -> dict[str, TensorType]:
         """The types of the results for arguments, by name; nothing is computed."""
         inferred, _ = self._bound(arguments, named)
         return {name: TensorType(self.types[name], inferred.shapes[name]) for name in self.results}
 
-    def prepare_outputs(self, *arguments: Any, **named: Any) -> tuple[Array, ...]:
+    def prepare_outputs(self, /, *arguments: Any, **named: Any) -> tuple[Array, ...]:
         """Arrays that the results for arguments fit into, to be passed as `out`."""
         types = self.output_types(*arguments, **named)
         return tuple(np.empty(one.dims, one.dtype.numpy) for one in types.values())
 
-    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
         inferred, tensors = self._bound(arguments, named)
         made = evaluate(self.scope, self.types, inferred, tensors)
@@ -250,11 +253,8 @@ class TensorFunction:
         """An argument as an array of its type; numbers take it."""
         where = f"{self.name}, {name}"
         if isinstance(value, bool | int | float):
-            array = np.asarray(value)
-            kinds = "biuf" if dtype.is_float else "b" if dtype is DType.BOOL else "iu"
-            with np.errstate(all="ignore"):
-                made: Array = array.astype(dtype.numpy)
-            if array.dtype.kind not in kinds or (array.dtype.kind in "iu" and not dtype.is_float and made != array):
+            made = _number(value, dtype)
+            if made is None:
                 raise ShapeError(f"{value!r}", where=where, expected=f"a number of {dtype.value}")
             return made
         array = _array(value)
@@ -280,10 +280,30 @@ def _shape(parameter: Parameter, known: Mapping[str, Dim]) -> tuple[Dim, ...]:
     return tuple(known[extent] if isinstance(extent, str) else extent for extent in parameter.extents)
 
 
+def _number(value: bool | int | float, dtype: DType) -> Array | None:
+    """A number in a type; None of one that it does not hold, too large floats aside, which become infinite."""
+    if not dtype.is_float:
+        if isinstance(value, float) or isinstance(value, bool) != (dtype is DType.BOOL):
+            return None
+        if dtype is not DType.BOOL and not np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max:
+            return None
+    try:
+        whole = float(value) if dtype.is_float else value
+    except OverflowError:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(whole).astype(dtype.numpy)
+
+
 def _array(value: Any) -> Array:
     """An array of NumPy on what was passed, in place where it speaks DLPack."""
-    if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
+    if isinstance(value, np.ndarray | np.generic):
         return np.asarray(value)
+    if not hasattr(value, "__dlpack__"):
+        try:
+            return np.asarray(value)
+        except ValueError as error:
+            raise UsageError(f"no array: {error}", expected="an array, or lists of equal lengths") from None
     if getattr(value, "requires_grad", False):
         value = value.detach()
     try:
