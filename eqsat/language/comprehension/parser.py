@@ -62,7 +62,8 @@ def fault(
     """An error at a place of a source, in a function, with the line and a caret below it."""
     lines = source.split("\n")
     text = lines[place.line - 1].rstrip() if 0 < place.line <= len(lines) else ""
-    shown = f"{what}\n  {text}\n  {' ' * (place.column - 1)}^" if text else what
+    before = "".join(one if one == "\t" else " " for one in text[: place.column - 1]).ljust(place.column - 1)
+    shown = f"{what}\n  {text}\n  {before}^" if text else what
     where = [function, f"line {place.line}, column {place.column}" if place.line else ""]
     return kind(shown, where=": ".join(filter(None, where)), expected=expected, remedy=remedy)
 
