@@ -4,10 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from eqsat.errors import ComprehensionError, ComprehensionNameError, RangeError, UpdateError, nearest
+from eqsat.errors import (
+    ComprehensionError,
+    ComprehensionNameError,
+    ComprehensionSyntaxError,
+    RangeError,
+    UpdateError,
+    nearest,
+)
 from eqsat.language.comprehension import mathematics
 from eqsat.language.comprehension.element_types import NAMED
-from eqsat.language.comprehension.parser import fault
+from eqsat.language.comprehension.parser import DEEPEST, fault
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.syntax import (
     Applied,
@@ -21,9 +28,13 @@ from eqsat.language.comprehension.syntax import (
     Position,
     RangeClause,
     Returned,
+    children,
     rebuilt,
     walk,
 )
+
+#: The most parts of an expression once what `where` names is put in.
+MOST_PARTS = 20_000
 
 
 def resolve(function: Function, source: str) -> Scope:
@@ -161,7 +172,7 @@ class _Resolver:
         lets, ranges, kept = self._clauses(statement)
         indices: list[str] = []
         for subscript in statement.subscripts:
-            if not isinstance(subscript, Name) or self._meaning(subscript.name) or subscript.name in lets:
+            if not isinstance(subscript, Name) or self._is_taken(subscript.name) or subscript.name in lets:
                 raise self.fault(
                     UpdateError,
                     f"a subscript of the target {statement.target} that is no index",
@@ -205,20 +216,25 @@ class _Resolver:
 
     def _clauses(self, statement: IndexEquation) -> tuple[dict[str, Expression], dict[str, RangeClause], list[Applied]]:
         lets: dict[str, Expression] = {}
+        weights: dict[str, tuple[int, int]] = {}
         ranges: dict[str, RangeClause] = {}
         kept: list[Applied] = []
         for clause in statement.clauses:
             match clause:
                 case LetClause(name=name, value=value, place=place):
                     self._check_new(name, place, lets, ranges)
+                    weights[name] = self._weighed(value, weights, place)
                     lets[name] = self._put_in(value, lets)
                 case RangeClause(index=name, place=place):
                     self._check_new(name, place, lets, ranges)
+                    for bound in (clause.low, clause.high):
+                        self._weighed(bound, weights, place)
                     low, high = self._put_in(clause.low, lets), self._put_in(clause.high, lets)
                     for one in (part for bound in (low, high) for part in walk(bound)):
                         self._check_bound(one, name)
                     ranges[name] = RangeClause(name, low, high, place)
                 case ExistsClause(access=access):
+                    self._weighed(access, weights, access.place)
                     put = self._put_in(access, lets)
                     assert isinstance(put, Applied)
                     if put.name not in self.ranks:
@@ -230,11 +246,28 @@ class _Resolver:
                             nearest(put.name, self.ranks),
                         )
                     kept.append(put)
+        self._weighed(statement.value, weights, statement.place)
         return lets, ranges, kept
 
+    def _weighed(self, value: Expression, weights: Mapping[str, tuple[int, int]], place: Position) -> tuple[int, int]:
+        """The parts of an expression, and how deep they are nested, with what names stand for put in."""
+        if isinstance(value, Name) and value.name in weights:
+            return weights[value.name]
+        inner = [self._weighed(one, weights, place) for one in children(value)]
+        parts, depth = 1 + sum(one[0] for one in inner), 1 + max((one[1] for one in inner), default=0)
+        if weights and (parts > MOST_PARTS or depth > DEEPEST):
+            raise self.fault(
+                ComprehensionSyntaxError,
+                "an expression that is too large with what where names put in",
+                place,
+                f"at most {MOST_PARTS} parts, and {DEEPEST} operators inside each other",
+                "define a tensor of its own for a part of it",
+            )
+        return parts, depth
+
     def _check_new(self, name: str, place: Position, *taken: Mapping[str, object]) -> None:
-        meaning = self._meaning(name)
-        if meaning:
+        meaning = self._meaning(name) or "a tensor"
+        if self._is_taken(name):
             raise self.fault(ComprehensionNameError, f"{name} is {meaning}", place, "another name")
         self._check_free(name, place)
         if any(name in one for one in taken):
@@ -268,6 +301,10 @@ class _Resolver:
         if name in self.sizes:
             return "a size"
         return "a scalar" if self.ranks.get(name) == 0 else ""
+
+    def _is_taken(self, name: str) -> bool:
+        """True of names of sizes, scalars and tensors: an index has another one."""
+        return name in self.sizes or name in self.ranks
 
     def _indices_of(self, value: Expression) -> list[str]:
         return [part.name for part in walk(value) if isinstance(part, Name) and self._is_index(part)]
@@ -326,6 +363,16 @@ class _Resolver:
         """A target may be read where it is written, or along a whole axis that is reduced: nowhere else."""
         target = resolved.statement.target
         for call in (*resolved.reads, *resolved.kept):
+            inner = (part for argument in call.arguments for part in walk(argument) if self._is_read(part))
+            for part in map(self._as_call, inner):
+                if part.name == target:
+                    raise self.fault(
+                        UpdateError,
+                        f"a subscript that depends on {target}, which is being defined",
+                        part.place,
+                        "subscripts of other tensors",
+                        "read a copy: define a tensor of another name first",
+                    )
             if call.name != target:
                 continue
             names = [one.name if self._is_index(one) and isinstance(one, Name) else "" for one in call.arguments]
