@@ -67,7 +67,7 @@ def check_bounds(scope: Scope, inferred: Inferred) -> None:
 def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferred, ranges: Mapping[str, Range]) -> None:
     for axis, (subscript, extent) in enumerate(zip(call.arguments, inferred.shapes[call.name], strict=True)):
         form = affine(subscript, inferred.known)
-        if form is None:
+        if form is None or not form.factors.keys() <= ranges.keys():  # scalars that are computed are no indices
             continue
         least, most = form.least(ranges), form.most(ranges)
         if _is_negative(least):
@@ -101,7 +101,7 @@ def is_inside(subscript: Expression, extent: Dim, ranges: Mapping[str, Range], k
 def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mapping[str, Dim]) -> tuple[int, int] | None:
     """The least and the largest value of an expression of integers, or bounds of these; None of elements of tensors."""
     form = affine(expression, known)
-    if form is not None:
+    if form is not None and form.factors.keys() <= ranges.keys():
         least, most = form.least(ranges), form.most(ranges)
         return (least, most) if isinstance(least, int) and isinstance(most, int) else None
     match expression:

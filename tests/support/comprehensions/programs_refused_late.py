@@ -87,4 +87,11 @@ PROGRAMS = (
         {"k": 5},
         N=4,
     ),
+    wrong(
+        "def f(float(N) x, int(M) p) -> (y) { t +=! p(m) y = x(@t) }",
+        BoundsError,
+        "x(t) passes the bounds of x on axis 0",
+        {"p": np.array([2, 3, 1], np.int32)},
+        N=4,
+    ),
 )
