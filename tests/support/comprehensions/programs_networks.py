@@ -165,9 +165,9 @@ PROGRAMS = (
         """
         def first(float(N) x) -> (y) { y(i) = x(i) }
         # Names of one function mean nothing in another one.
-        def second(float(N,M) y) -> (x) { x(i) +=! y(i,k) }
+        def second(float(N,M) y) -> (x) { x(i) max=! 2 * y(i,k) }
         """,
-        lambda y: y.sum(1),
+        lambda y: 2 * y.max(1),
         N=3,
         M=4,
     ),

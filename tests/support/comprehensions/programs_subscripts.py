@@ -180,7 +180,7 @@ PROGRAMS = (
         M=3,
     ),
     right(
-        "def a_computed_place(float(N) x, int(M) p) -> (y, z) { t max=! p(m) y = x(t) z(i) = x(i + t - 2) where i in 0:2 }",
+        "def computed(float(N) x, int(M) p) -> (y, z) { t max=! p(m) y = x(t) z(i) = x(i + t - 2) where i in 0:2 }",
         lambda x, p: (x[3], x[1:3]),
         {"p": np.array([2, 3, 1], I4)},
         N=4,
