@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from eqsat.language.comprehension.syntax import Parameter
 from eqsat.language.comprehension.typed import typed
 from eqsat.language.terms import Array, Dim, DType, TensorType
 from eqsat.language.terms.dims import Sym
+
+#: The most elements of a tensor, and the largest value of an index.
+MOST = 2**48
 
 
 def comprehension(source: str) -> Comprehension:
@@ -160,7 +164,22 @@ class TensorFunction:
                     remedy="write where with the range that it is to have",
                 )
         check_bounds(self.scope, inferred)
+        self._check_sizes(inferred)
         return inferred
+
+    def _check_sizes(self, inferred: Inferred) -> None:
+        """Refuse ranges whose values, and tensors whose elements, no machine counts."""
+        for one, ranges in zip(self.scope.statements, inferred.ranges, strict=True):
+            ends = [end for ends in ranges.values() for end in ends]
+            elements = prod(dim for dim in inferred.shapes[one.statement.target] if isinstance(dim, int))
+            if elements > MOST or any(isinstance(end, int) and abs(end) > MOST for end in ends):
+                raise self.scope.fault(
+                    RangeError,
+                    f"a range that is too large to compute {one.statement.target}",
+                    one.statement.place,
+                    expected=f"at most {MOST} values and elements",
+                    remedy="give smaller ranges in where",
+                )
 
     def _take_sizes(self, parameter: Parameter, shape: tuple[Dim, ...], known: dict[str, Dim]) -> None:
         where = f"{self.name}, {parameter.name}"
@@ -185,7 +204,10 @@ class TensorFunction:
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
         inferred, tensors = self._bound(arguments, named)
-        made = evaluate(self.scope, self.types, inferred, tensors)
+        try:
+            made = evaluate(self.scope, self.types, inferred, tensors)
+        except MemoryError as error:
+            raise UsageError(str(error), where=self.name, expected="tensors that this machine can hold") from None
         results = tuple(made[name] for name in self.results)
         back = _torch([*arguments, *named.values()])
         if out is not None:
