@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ComprehensionNameError, RangeError, ShapeError, UsageError, nearest
+from eqsat.language.comprehension.affine import affine
 from eqsat.language.comprehension.bounds import check_bounds
 from eqsat.language.comprehension.canonical import canonical
 from eqsat.language.comprehension.element_types import NAMED
@@ -19,7 +20,7 @@ from eqsat.language.comprehension.printer import print_function
 from eqsat.language.comprehension.ranges import Inferred, infer
 from eqsat.language.comprehension.resolver import resolve
 from eqsat.language.comprehension.scopes import Scope
-from eqsat.language.comprehension.syntax import Parameter
+from eqsat.language.comprehension.syntax import Binary, Expression, Parameter, walk
 from eqsat.language.comprehension.typed import typed
 from eqsat.language.terms import Array, Dim, DType, TensorType
 from eqsat.language.terms.dims import Sym
@@ -127,17 +128,23 @@ class TensorFunction:
 
     @cached_property
     def symbolic(self) -> Inferred | None:
-        """The ranges and shapes for all sizes; None where they depend on integer scalars."""
+        """The ranges and shapes for all sizes; None where they depend on integer scalars, or on quotients of sizes."""
         known: dict[str, Dim] = {size: Sym.named(size) for size in self.scope.sizes}
         shapes = {one.name: _shape(one, known) for one in self.scope.function.parameters}
         try:
             inferred = infer(self.scope, shapes, known | {name: Sym.named(name) for name in self.needs})
         except RangeError:
-            if self.needs:
+            if self.needs or any(_is_late(bound, known) for bound in self._bounds()):
                 return None
             raise
         check_bounds(self.scope, inferred)
         return inferred
+
+    def _bounds(self) -> Iterator[Expression]:
+        """The bounds of ranges that `where` states."""
+        for one in self.scope.statements:
+            for clause in one.ranges.values():
+                yield from (clause.low, clause.high)
 
     def inferred(self, shapes: Mapping[str, Sequence[int]], scalars: Mapping[str, int] | None = None) -> Inferred:
         """The ranges and shapes for shapes of the parameters; ShapeError, RangeError or BoundsError."""
@@ -296,6 +303,13 @@ class TensorFunction:
 def _is_whole(parameter: Parameter) -> bool:
     dtype = NAMED[parameter.type]
     return not dtype.is_float and dtype is not DType.BOOL
+
+
+def _is_late(bound: Expression, known: Mapping[str, Dim]) -> bool:
+    """True of a quotient or a remainder that has a value for numbers alone."""
+    ones = dict.fromkeys(known, 1)
+    divided = [part for part in walk(bound) if isinstance(part, Binary) and part.operator in ("/", "%")]
+    return affine(bound, known) is None and any(affine(part.left, ones) is not None for part in divided)
 
 
 def _shape(parameter: Parameter, known: Mapping[str, Dim]) -> tuple[Dim, ...]:
