@@ -63,7 +63,7 @@ def _logb(x: Any) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    """What is left of x after the multiple of y that is nearest to it, even ones first; exact, as IEEE 754 has it."""
+    """The rest of x beside the nearest multiple of y, even ones first where two are near; exact, as IEEE 754 has it."""
     size = np.abs(y)
     left = np.fmod(np.abs(x), 2 * size)
     less = left - size
