@@ -86,7 +86,7 @@ def sized(program: Right, function: Any) -> Right:
     return Right(program.source, program.reference, sizes, dict.fromkeys(scalars - given.keys(), 2) | given)
 
 
-@settings(max_examples=500, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=400, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(mutants(4))
 def test_a_mutant_is_refused_in_words_or_computes_what_the_interpreter_does(mutant: tuple[Right, str]) -> None:
     program, source = mutant

@@ -96,7 +96,7 @@ def test_programs_of_the_corpus_are_read_again_as_the_same(source: str) -> None:
     assert print_functions(parse(text)) == text
 
 
-@settings(max_examples=100, derandomize=True)
+@settings(max_examples=60, derandomize=True)
 @given(st.lists(FUNCTIONS, min_size=1, max_size=2).map(tuple))
 def test_trees_are_read_again_as_the_same(trees: tuple[Function, ...]) -> None:
     text = print_functions(trees)
