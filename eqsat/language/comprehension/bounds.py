@@ -54,7 +54,8 @@ def _guarded(
 def check_bounds(scope: Scope, inferred: Inferred) -> None:
     """Refuse subscripts that pass their bounds, as far as sizes say: BoundsError.
 
-    Those that are no sum of indices, or read under a condition, are looked at when they are computed.
+    These are subscripts of what is read, of what `where exists` keeps inside, and of the target. Those that are no sum
+    of indices, or read under a condition, are looked at when they are computed.
     """
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
         if not any(_is_empty(ranges[index]) for index in one.indices):
@@ -66,6 +67,10 @@ def check_bounds(scope: Scope, inferred: Inferred) -> None:
         for read in guarded_reads(one.value, scope.ranks):
             if not read.conditions:
                 _check(scope, one, read.call, inferred, ranges)
+        statement = one.statement
+        written = Applied(statement.target, statement.subscripts, statement.place)
+        for call in (*one.kept, written):
+            _check(scope, one, call, inferred, ranges)
 
 
 def check_defined(scope: Scope, inferred: Inferred) -> None:
@@ -127,7 +132,7 @@ def _is_empty(span: Range) -> bool:
 def _check(scope: Scope, one: ResolvedEquation, call: Applied, inferred: Inferred, ranges: Mapping[str, Range]) -> None:
     for axis, (subscript, extent) in enumerate(zip(call.arguments, inferred.shapes[call.name], strict=True)):
         form = affine(subscript, inferred.known)
-        if form is None:
+        if form is None or not form.factors.keys() <= ranges.keys():  # scalars that are computed are no indices
             continue
         least, most = form.least(ranges), form.most(ranges)
         if _is_negative(least):
@@ -161,7 +166,7 @@ def is_inside(subscript: Expression, extent: Dim, ranges: Mapping[str, Range], k
 def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mapping[str, Dim]) -> tuple[int, int] | None:
     """The least and the largest value of an expression of integers, or bounds of these; None of elements of tensors."""
     form = affine(expression, known)
-    if form is not None:
+    if form is not None and form.factors.keys() <= ranges.keys():
         least, most = form.least(ranges), form.most(ranges)
         if isinstance(least, int) and isinstance(most, int) and max(abs(least), abs(most)) < FARTHEST:
             return least, most

@@ -18,11 +18,14 @@ from eqsat.language.comprehension.printer import print_function
 from eqsat.language.comprehension.ranges import Inferred, infer
 from eqsat.language.comprehension.resolver import resolve
 from eqsat.language.comprehension.scopes import Scope
-from eqsat.language.comprehension.syntax import Parameter
+from eqsat.language.comprehension.syntax import Binary, Expression, Parameter, walk
 from eqsat.language.comprehension.typed import typed
 from eqsat.language.graphs.builder import Builder, Tensor
 from eqsat.language.terms import Array, Dim, DType, TensorType
 from eqsat.language.terms.dims import Sym
+
+#: The most elements of a tensor, and the largest value of an index.
+MOST = 2**48
 
 
 def comprehension(source: str) -> Comprehension:
@@ -129,13 +132,13 @@ class TensorFunction:
 
     @cached_property
     def symbolic(self) -> Inferred | None:
-        """The ranges and shapes for all sizes; None where they depend on integer scalars."""
+        """The ranges and shapes for all sizes; None where they depend on integer scalars, or on quotients of sizes."""
         known: dict[str, Dim] = {size: Sym.named(size) for size in self.scope.sizes}
         shapes = {one.name: _shape(one, known) for one in self.scope.function.parameters}
         try:
             inferred = infer(self.scope, shapes, known | {name: Sym.named(name) for name in self.needs})
         except RangeError:
-            if self.needs:
+            if self.needs or any(_is_late(bound, known) for bound in self._bounds()):
                 return None
             raise
         check_bounds(self.scope, inferred)
@@ -180,6 +183,20 @@ class TensorFunction:
         check_defined(self.scope, inferred)
         return inferred
 
+    def _check_sizes(self, inferred: Inferred) -> None:
+        """Refuse ranges whose values, and tensors whose elements, no machine counts."""
+        for one, ranges in zip(self.scope.statements, inferred.ranges, strict=True):
+            ends = [end for ends in ranges.values() for end in ends]
+            elements = prod(dim for dim in inferred.shapes[one.statement.target] if isinstance(dim, int))
+            if elements > MOST or any(isinstance(end, int) and abs(end) > MOST for end in ends):
+                raise self.scope.fault(
+                    RangeError,
+                    f"a range that is too large to compute {one.statement.target}",
+                    one.statement.place,
+                    expected=f"at most {MOST} values and elements",
+                    remedy="give smaller ranges in where",
+                )
+
     def _take_sizes(self, parameter: Parameter, shape: tuple[Dim, ...], known: dict[str, Dim]) -> None:
         where = f"{self.name}, {parameter.name}"
         if len(shape) != len(parameter.extents):
@@ -190,12 +207,12 @@ class TensorFunction:
                 named = f"{extent} = {asked}" if isinstance(extent, str) else str(asked)
                 raise ShapeError(f"axis {axis} has {dim} elements", where=where, expected=named)
 
-    def output_types(self, *arguments: Any, **named: Any) -> dict[str, TensorType]:
+    def output_types(self, /, *arguments: Any, **named: Any) -> dict[str, TensorType]:
         """The types of the results for arguments, by name; nothing is computed."""
         inferred, _ = self._bound(arguments, named)
         return {name: TensorType(self.types[name], inferred.shapes[name]) for name in self.results}
 
-    def prepare_outputs(self, *arguments: Any, **named: Any) -> tuple[Array, ...]:
+    def prepare_outputs(self, /, *arguments: Any, **named: Any) -> tuple[Array, ...]:
         """Arrays that the results for arguments fit into, to be passed as `out`."""
         types = self.output_types(*arguments, **named)
         return tuple(np.empty(one.dims, one.dtype.numpy) for one in types.values())
@@ -209,7 +226,10 @@ class TensorFunction:
             if isinstance(value, Tensor):
                 return self._applied(value.graph, self._by_name(arguments, named))
         inferred, tensors = self._bound(arguments, named)
-        made = evaluate(self.scope, self.types, inferred, tensors)
+        try:
+            made = evaluate(self.scope, self.types, inferred, tensors)
+        except MemoryError as error:
+            raise UsageError(str(error), where=self.name, expected="tensors that this machine can hold") from None
         results = tuple(made[name] for name in self.results)
         back = _torch([*arguments, *named.values()])
         if out is not None:
@@ -323,8 +343,30 @@ def _is_whole(parameter: Parameter) -> bool:
     return not dtype.is_float and dtype is not DType.BOOL
 
 
+def _is_late(bound: Expression, known: Mapping[str, Dim]) -> bool:
+    """True of a quotient or a remainder that has a value for numbers alone."""
+    ones = dict.fromkeys(known, 1)
+    divided = [part for part in walk(bound) if isinstance(part, Binary) and part.operator in ("/", "%")]
+    return affine(bound, known) is None and any(affine(part.left, ones) is not None for part in divided)
+
+
 def _shape(parameter: Parameter, known: Mapping[str, Dim]) -> tuple[Dim, ...]:
     return tuple(known[extent] if isinstance(extent, str) else extent for extent in parameter.extents)
+
+
+def _number(value: bool | int | float, dtype: DType) -> Array | None:
+    """A number in a type; None of one that it does not hold, too large floats aside, which become infinite."""
+    if not dtype.is_float:
+        if isinstance(value, float) or isinstance(value, bool) != (dtype is DType.BOOL):
+            return None
+        if dtype is not DType.BOOL and not np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max:
+            return None
+    try:
+        whole = float(value) if dtype.is_float else value
+    except OverflowError:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(whole).astype(dtype.numpy)
 
 
 def _array(value: Any) -> Array:

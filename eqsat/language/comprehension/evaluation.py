@@ -227,10 +227,12 @@ class _Box:
 
     def _called(self, call: Applied, mask: Array | None, whole: bool) -> Typed:
         if call.name in self.scope.ranks:
-            return self._element(call, mask), self.types[call.name]
+            element = self._element(call, mask)
+            return _whole(element, self.types[call.name]) if whole else (element, self.types[call.name])
         given = [self.value(one, mask, whole) for one in call.arguments]
         if call.name in NAMED:
-            return _cast(*given[0], NAMED[call.name]), NAMED[call.name]
+            made = _cast(*given[0], NAMED[call.name])
+            return _whole(made, NAMED[call.name]) if whole else (made, NAMED[call.name])
         joined = given[0][1]
         for _, other in given[1:]:
             joined = _joined(joined, other)
@@ -303,6 +305,11 @@ class _Box:
                 remedy="keep it inside: max(min(…, …), 0), or read it under a condition",
             )
         return np.clip(place, 0, max(extent - 1, 0))
+
+
+def _whole(value: Any, given: ElementType) -> Typed:
+    """A value inside a subscript: integers do not wrap there, as bounds are proved of whole numbers."""
+    return (_cast(value, given, DType.INT64), DType.INT64) if is_integer(given) else (value, given)
 
 
 def _joined(a: ElementType, b: ElementType) -> ElementType:

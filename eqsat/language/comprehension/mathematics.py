@@ -77,6 +77,35 @@ def _logb(x: Any) -> Any:
     return np.where(np.equal(x, 0), -np.inf, wide).astype(np.asarray(x).dtype)
 
 
+def _remainder(x: Any, y: Any) -> Any:
+    """The rest of x beside the nearest multiple of y, even ones first where two are near; exact, as IEEE 754 has it."""
+    size = np.abs(y)
+    left = np.fmod(np.abs(x), 2 * size)
+    less = left - size
+    left = np.where(left + left > size, np.where(less + less >= size, less - size, less), left)
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(np.signbit(x), -left, left))
+
+
+def _fma(x: Any, y: Any, z: Any) -> Any:
+    """A product and a sum that are rounded once."""
+    given = np.asarray(x).dtype
+    if given != np.float64:
+        return (np.float64(x) * y + z).astype(given)
+    product, plain = x * y, x * y + z
+    (a, b), (c, d) = _halves(x), _halves(y)
+    missing = ((a * c - product) + a * d + b * c) + b * d
+    other = plain - product
+    lost = (product - (plain - other)) + (z - other) + missing
+    return np.where(np.isfinite(lost), plain + lost, plain)
+
+
+def _halves(x: Any) -> tuple[Any, Any]:
+    """A float64 as the sum of two of 26 bits each, whose products are exact (Dekker 1971)."""
+    scaled = x * (2.0**27 + 1)
+    high = scaled - (scaled - x)
+    return high, x - high
+
+
 _ONE: dict[str, Compute] = {
     "acos": np.arccos,
     "acosh": np.arccosh,
@@ -141,7 +170,7 @@ _TWO: dict[str, Compute] = {
     "rhypot": lambda x, y: 1 / np.hypot(x, y),
 }
 _THREE: dict[str, Compute] = {
-    "fma": lambda x, y, z: x * y + z,
+    "fma": _fma,
     "norm3d": _norm,
     "rnorm3d": lambda *x: 1 / _norm(*x),
 }

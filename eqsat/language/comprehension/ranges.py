@@ -155,7 +155,7 @@ class _Inference:
         for call in (*one.reads, *one.kept):
             for subscript, extent in zip(call.arguments, self.shapes[call.name], strict=True):
                 form = affine(subscript, self.known)
-                if extent is None or form is None:
+                if extent is None or form is None or not form.factors.keys() <= set(one.every_index):
                     continue
                 open_ = [name for name in form.factors if name not in ranges]
                 if len(open_) == 1:

@@ -176,7 +176,7 @@ class _Resolver:
         lets, ranges, kept = self._clauses(statement)
         indices: list[str] = []
         for subscript in statement.subscripts:
-            if not isinstance(subscript, Name) or self._meaning(subscript.name) or subscript.name in lets:
+            if not isinstance(subscript, Name) or self._is_taken(subscript.name) or subscript.name in lets:
                 raise self.fault(
                     UpdateError,
                     f"a subscript of the target {statement.target} that is no index",
@@ -220,6 +220,7 @@ class _Resolver:
 
     def _clauses(self, statement: IndexEquation) -> tuple[dict[str, Expression], dict[str, RangeClause], list[Applied]]:
         lets: dict[str, Expression] = {}
+        weights: dict[str, tuple[int, int]] = {}
         ranges: dict[str, RangeClause] = {}
         kept: list[Applied] = []
         self.measured.clear()
@@ -248,6 +249,7 @@ class _Resolver:
                             nearest(put.name, self.ranks),
                         )
                     kept.append(put)
+        self._weighed(statement.value, weights, statement.place)
         return lets, ranges, kept
 
     def _check_order(self, clause: Clause, later: Set[str]) -> None:
@@ -263,8 +265,8 @@ class _Resolver:
                 )
 
     def _check_new(self, name: str, place: Position, *taken: Mapping[str, object]) -> None:
-        meaning = self._meaning(name)
-        if meaning:
+        meaning = self._meaning(name) or "a tensor"
+        if self._is_taken(name):
             raise self.fault(ComprehensionNameError, f"{name} is {meaning}", place, "another name")
         self._check_free(name, place)
         if any(name in one for one in taken):
@@ -319,6 +321,10 @@ class _Resolver:
             return "a size"
         rank = self.ranks.get(name)
         return "" if rank is None else "a tensor" if rank else "a scalar"
+
+    def _is_taken(self, name: str) -> bool:
+        """True of names of sizes, scalars and tensors: an index has another one."""
+        return name in self.sizes or name in self.ranks
 
     def _indices_of(self, value: Expression) -> list[str]:
         return [part.name for part in walk(value) if isinstance(part, Name) and self._is_index(part)]
@@ -377,6 +383,16 @@ class _Resolver:
         """A target may be read where it is written, or along a whole axis that is reduced: nowhere else."""
         target = resolved.statement.target
         for call in (*resolved.reads, *resolved.kept):
+            inner = (part for argument in call.arguments for part in walk(argument) if self._is_read(part))
+            for part in map(self._as_call, inner):
+                if part.name == target:
+                    raise self.fault(
+                        UpdateError,
+                        f"a subscript that depends on {target}, which is being defined",
+                        part.place,
+                        "subscripts of other tensors",
+                        "read a copy: define a tensor of another name first",
+                    )
             if call.name != target:
                 continue
             names = [one.name if self._is_index(one) and isinstance(one, Name) else "" for one in call.arguments]
