@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
+from math import prod
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import ComprehensionNameError, RangeError, ShapeError, UsageError, nearest
+from eqsat.language.comprehension.affine import affine
 from eqsat.language.comprehension.bounds import check_bounds, check_defined
 from eqsat.language.comprehension.canonical import canonical
 from eqsat.language.comprehension.element_types import NAMED
@@ -217,7 +219,7 @@ class TensorFunction:
         types = self.output_types(*arguments, **named)
         return tuple(np.empty(one.dims, one.dtype.numpy) for one in types.values())
 
-    def __call__(self, *arguments: Any, out: Any = None, **named: Any) -> Any:
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not.
 
         Of tensors of a graph, the results are tensors of that graph, by an operator that the function becomes there.

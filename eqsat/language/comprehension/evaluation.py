@@ -17,7 +17,7 @@ from eqsat.errors import BoundsError, ComprehensionError, RangeError
 from eqsat.language.comprehension import mathematics
 from eqsat.language.comprehension.affine import Affine, affine
 from eqsat.language.comprehension.bounds import FARTHEST, is_inside
-from eqsat.language.comprehension.element_types import NAMED, ElementType, is_float, promoted, settled
+from eqsat.language.comprehension.element_types import NAMED, ElementType, is_float, is_integer, promoted, settled
 from eqsat.language.comprehension.printer import shown
 from eqsat.language.comprehension.ranges import Inferred
 from eqsat.language.comprehension.scopes import ResolvedEquation, Scope

@@ -220,7 +220,6 @@ class _Resolver:
 
     def _clauses(self, statement: IndexEquation) -> tuple[dict[str, Expression], dict[str, RangeClause], list[Applied]]:
         lets: dict[str, Expression] = {}
-        weights: dict[str, tuple[int, int]] = {}
         ranges: dict[str, RangeClause] = {}
         kept: list[Applied] = []
         self.measured.clear()
@@ -249,7 +248,6 @@ class _Resolver:
                             nearest(put.name, self.ranks),
                         )
                     kept.append(put)
-        self._weighed(statement.value, weights, statement.place)
         return lets, ranges, kept
 
     def _check_order(self, clause: Clause, later: Set[str]) -> None:
