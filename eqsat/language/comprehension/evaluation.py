@@ -14,14 +14,21 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BoundsError, ComprehensionError, RangeError
-from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.affine import Affine, affine
-from eqsat.language.comprehension.bounds import FARTHEST, is_inside
-from eqsat.language.comprehension.element_types import NAMED, ElementType, is_float, is_integer, promoted, settled
-from eqsat.language.comprehension.printer import shown
-from eqsat.language.comprehension.ranges import Inferred
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.extents.affine import Affine, affine
+from eqsat.language.comprehension.extents.bounds import FARTHEST, is_inside
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.meaning import mathematics
+from eqsat.language.comprehension.meaning.element_types import (
+    NAMED,
+    ElementType,
+    is_float,
+    is_integer,
+    promoted,
+    settled,
+)
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.text.printer import shown
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,

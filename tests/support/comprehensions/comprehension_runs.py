@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.language.comprehension.element_types import NAMED
-from eqsat.language.comprehension.mathematics import CHOOSING, function
-from eqsat.language.comprehension.syntax import Binary, Expression, IndexEquation, rebuilt
+from eqsat.language.comprehension.meaning.element_types import NAMED
+from eqsat.language.comprehension.meaning.mathematics import CHOOSING, function
+from eqsat.language.comprehension.text.syntax import Binary, Expression, IndexEquation, rebuilt
 from tests.support.comprehensions.comprehension_cases import DTYPES
 from tests.support.comprehensions.scalar_interpreter import Interpreter
 

@@ -218,7 +218,7 @@ PROGRAMS = (
         N=5,
     ),
     right(
-        "def borders(float(N) x) -> (float(N) y) { y(i) = 2 * x(i) where i in 1:N - 1 }  # what is not defined is 0",
+        "def borders(float(N) x) -> (float(N) y) { y(i) = 0 y(i) = 2 * x(i) where i in 1:N - 1 }",
         lambda x: np.concatenate([[0], 2 * x[1:-1], [0]]).astype(F4),
         N=5,
     ),

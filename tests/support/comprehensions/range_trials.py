@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Mapping
 from typing import TypeAlias
 
-from eqsat.language.comprehension.syntax import Applied, Binary, Expression, Name, Number, Unary, walk
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression, Name, Number, Unary, walk
 
 Range: TypeAlias = tuple[int, int]
 #: A subscript, and the extent of its axis.

@@ -14,7 +14,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,

@@ -10,7 +10,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import ShapeError
-from eqsat.language.comprehension.operators import operator_of
+from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.declaration import registry
 from eqsat.language.onnx.write.exporter import to_model
 from eqsat.language.ops import OPS

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import eqsat
-from eqsat.language.comprehension.parser import parse
-from eqsat.language.comprehension.printer import print_function
-from eqsat.language.comprehension.syntax import Function
+from eqsat.language.comprehension.text.parser import parse
+from eqsat.language.comprehension.text.printer import print_function
+from eqsat.language.comprehension.text.syntax import Function
 from tests.support.comprehensions.comprehension_cases import Right, check_equal
 from tests.support.comprehensions.comprehension_corpus import RIGHT
 from tests.support.comprehensions.comprehension_runs import inferred, interpreted, renamed, turned_statement

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eqsat.language.comprehension.parser import parse
-from eqsat.language.comprehension.printer import print_functions
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.text.parser import parse
+from eqsat.language.comprehension.text.printer import print_functions
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,

@@ -9,7 +9,7 @@ import pytest
 
 import eqsat
 from eqsat.errors import ComprehensionNameError
-from eqsat.language.comprehension.mathematics import FUNCTIONS
+from eqsat.language.comprehension.meaning.mathematics import FUNCTIONS
 from tests.support.comprehensions.comprehension_cases import DTYPES
 from tests.support.comprehensions.function_values import VALUES
 

@@ -21,7 +21,7 @@ from eqsat.errors import (
     UsageError,
 )
 from eqsat.language.comprehension import evaluation
-from eqsat.language.comprehension.element_types import NAMED
+from eqsat.language.comprehension.meaning.element_types import NAMED
 from eqsat.language.terms import Array
 
 
@@ -203,10 +203,13 @@ def test_results_share_no_memory() -> None:
     assert both.tolist() == [[1, 0], [2, 1]]
 
 
-@pytest.mark.parametrize("extent", ["1000000000000000", "9223372036854775807 * 4"])
-def test_tensors_that_do_not_fit_into_memory(extent: str) -> None:
+@pytest.mark.parametrize(
+    ("extent", "told"),
+    [("100000000000000", "does not fit into memory"), ("9223372036854775807 * 4", "too large to compute C")],
+)
+def test_tensors_that_do_not_fit_into_memory(extent: str, told: str) -> None:
     f = eqsat.comprehension(f"def f(float(N) A) -> (C) {{ C(i) = A(0) where i in 0:{extent} }}").f
-    with pytest.raises(RangeError, match="does not fit into memory"):
+    with pytest.raises(RangeError, match=told):
         f(_counted(4))
 
 
@@ -217,7 +220,7 @@ def test_indices_and_sizes_that_int32_does_not_hold() -> None:
     source = (
         "def f(float(N) A) -> (C) { C +=! A(0) * k where k in 9223372036854775807 * 4:9223372036854775807 * 4 + 2 }"
     )
-    with pytest.raises(RangeError, match="which int32 does not hold"):
+    with pytest.raises(RangeError, match="too large to compute C"):
         eqsat.comprehension(source).f(_counted(4))
     with pytest.raises(RangeError, match="N reaches 3000000000"):
         eqsat.comprehension("def f(float(N) A) -> (C) { C = A(0) * N }").f(

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.errors import BoundsError, ComprehensionError, ComprehensionSyntaxError, RangeError, UpdateError
+from eqsat.errors import (
+    BoundsError,
+    ComprehensionError,
+    ComprehensionSyntaxError,
+    RangeError,
+    UpdateError,
+    UsageError,
+)
 from eqsat.language.terms import evaluate
 
 
@@ -129,7 +136,7 @@ def test_sources_have_at_most_100_000_characters() -> None:
 @pytest.mark.parametrize("made", ["a{0} + 1", "a{0} + a{0}"])
 def test_names_in_where_do_not_grow_beyond_bounds(made: str) -> None:
     lets = ", ".join(["a0 = x(i)", *(f"a{k + 1} = {made.format(k)}" for k in range(200))])
-    with pytest.raises(ComprehensionSyntaxError, match="too large with what where names put in"):
+    with pytest.raises(ComprehensionSyntaxError, match="too large with what where puts in"):
         eqsat.comprehension(f"def f(float(N) x) -> (y) {{ y(i) = a200 where {lets} }}")
 
 
@@ -157,3 +164,42 @@ def test_what_is_overwritten_is_read_at_its_own_place_or_along_whole_axes(body: 
     head, rest = copied.split("c(i,j) = A(i,j) ")[1].split("=", 1)
     rest = rest.replace("y(", "c(") + " where i in 0:N, j in 0:N"
     assert eqsat.comprehension(f"def f(float(N,N) A) -> (y) {{ c(i,j) = A(i,j) {head}={rest} }}")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y(i) = i > 0 && i <= N ? x(i - 1) : 0 where i in 0:N + 2",
+        "y(i) +=! x(i + k) * w(k)",
+        "y(i) max=! x(2 * i + k) where k in 0:2",
+        "y(i) = x((i + 1) % N) where i in 0:N",
+        "y(i) = x(N - 1 - i)",
+        "y(i) = N > 0 ? x(max(min(p(i), N - 1), 0)) : 0",
+    ],
+)
+def test_bounds_are_proved_for_every_size(body: str) -> None:
+    source = f"def f(float(N) x, float(K) w, int(M) p) -> (y) {{ {body} }}"
+    assert eqsat.comprehension(source, strict=True).f.open_bounds == ()
+
+
+@pytest.mark.parametrize(
+    ("body", "sizes"),
+    [
+        ("y(i) = x(p(i))", "N = 0"),
+        ("y(i) = x(i) where i in 0:5", "N = 0"),
+        ("y(i) = x(max(min(p(i), N - 1), 0))", "N = 0"),
+        ("y(i) = i > 0 ? x(i) : 0 where i in 0:N + 1", "N = 1"),
+        ("y(i) = x(max(p(i), 0) * 2)", "N = "),
+    ],
+)
+def test_bounds_that_sizes_or_elements_decide_are_refused_where_a_proof_is_asked_for(body: str, sizes: str) -> None:
+    source = f"def f(float(N) x, int8(M) p) -> (y) {{ {body} }}"
+    assert len(eqsat.comprehension(source).f.open_bounds) == 1
+    with pytest.raises(BoundsError, match="is not proved to stay inside x on axis 0") as caught:
+        eqsat.comprehension(source, strict=True)
+    assert sizes in caught.value.expected
+
+
+def test_ranges_that_depend_on_integer_scalars_are_proved_for_no_size() -> None:
+    with pytest.raises(UsageError, match="bounds of f for every size"):
+        eqsat.comprehension("def f(int s, float(N) x) -> (y) { y(i) = x(s * i) }", strict=True)

@@ -163,6 +163,12 @@ class IndexEquation:
         return not self.reduction or self.fresh
 
     @property
+    def element(self) -> str:
+        """The element of the target that the equation is of, as text."""
+        names = [one.name for one in self.subscripts if isinstance(one, Name)]
+        return f"{self.target}({', '.join(names)})" if names else self.target
+
+    @property
     def assignment(self) -> str:
         """The sign between target and value."""
         return f"{self.reduction}={'!' if self.fresh else ''}"
@@ -212,9 +218,9 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 
 def measure(expression: Expression, measured: dict[int, tuple[int, int]]) -> tuple[int, int]:
-    """How many parts an expression has, and how deep they are nested; shared ones are looked at once.
+    """The number of parts of an expression, and the depth to which they are nested; shared ones are looked at once.
 
-    What is measured is kept by identity: expressions have to outlive that.
+    Measures are kept by identity: expressions have to outlive them.
     """
     found = measured.get(id(expression))
     if found is None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import Enum
 
-from eqsat.language.comprehension.element_types import NAMED
-from eqsat.language.comprehension.scopes import Scope
-from eqsat.language.comprehension.syntax import Applied, Binary, Conditional, Expression, Name, Number, Unary
+from eqsat.language.comprehension.meaning.element_types import NAMED
+from eqsat.language.comprehension.meaning.scopes import Scope
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Conditional, Expression, Name, Number, Unary
 from eqsat.language.terms import DType
 
 

@@ -12,11 +12,12 @@ from eqsat.errors import (
     UpdateError,
     nearest,
 )
-from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.element_types import NAMED, is_integer
-from eqsat.language.comprehension.parser import DEEPEST, fault
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.meaning import mathematics
+from eqsat.language.comprehension.meaning.element_types import NAMED, is_integer
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.meaning.updates import check_in_place
+from eqsat.language.comprehension.text.parser import DEEPEST, fault
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Clause,
     ExistsClause,
@@ -211,11 +212,11 @@ class _Resolver:
                 f"= with {', '.join(reduced)}, which {statement.target} is not subscripted by",
                 statement.place,
                 "a reduction over it",
-                f"write {statement.target}{_subscripted(statement)} +=! …, or min=! or max=!",
+                f"write {statement.element} +=! …, or min=! or max=!",
             )
         calls = [self._as_call(one) for one in reads]
         resolved = ResolvedEquation(statement, tuple(indices), reduced, value, ranges, tuple(calls), tuple(kept))
-        self._check_in_place(resolved)
+        check_in_place(resolved, self._is_index, self._read, self.fault)
         return resolved
 
     def _clauses(self, statement: IndexEquation) -> tuple[dict[str, Expression], dict[str, RangeClause], list[Applied]]:
@@ -335,6 +336,10 @@ class _Resolver:
             return part.name not in self.sizes and self.ranks.get(part.name) == 0
         return isinstance(part, Applied) and part.name in self.ranks
 
+    def _read(self, part: Expression) -> Applied | None:
+        """The element that a part of an expression is; None of one that is none."""
+        return self._as_call(part) if self._is_read(part) else None
+
     def _as_call(self, part: Expression) -> Applied:
         assert isinstance(part, Name | Applied)
         return part if isinstance(part, Applied) else Applied(part.name, (), part.place)
@@ -376,36 +381,3 @@ class _Resolver:
                     part.place,
                     f"{asked} {kind}{'s' * (asked != 1)}",
                 )
-
-    def _check_in_place(self, resolved: ResolvedEquation) -> None:
-        """A target may be read where it is written, or along a whole axis that is reduced: nowhere else."""
-        target = resolved.statement.target
-        for call in (*resolved.reads, *resolved.kept):
-            inner = (part for argument in call.arguments for part in walk(argument) if self._is_read(part))
-            for part in map(self._as_call, inner):
-                if part.name == target:
-                    raise self.fault(
-                        UpdateError,
-                        f"a subscript that depends on {target}, which is being defined",
-                        part.place,
-                        "subscripts of other tensors",
-                        "read a copy: define a tensor of another name first",
-                    )
-            if call.name != target:
-                continue
-            names = [one.name if self._is_index(one) and isinstance(one, Name) else "" for one in call.arguments]
-            pairs = list(zip(names, resolved.indices, strict=True))
-            own = all(name == index or name in resolved.reduced for name, index in pairs)
-            if not own or len(set(names)) != len(names):
-                raise self.fault(
-                    UpdateError,
-                    f"{target} is read at other elements than those it is written at",
-                    call.place,
-                    f"{target}{_subscripted(resolved.statement)}, or an index that is reduced in place of one of these",
-                    "read a copy: define a tensor of another name first",
-                )
-
-
-def _subscripted(statement: IndexEquation) -> str:
-    names = [one.name for one in statement.subscripts if isinstance(one, Name)]
-    return f"({', '.join(names)})" if names else ""

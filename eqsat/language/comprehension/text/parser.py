@@ -7,7 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import ComprehensionError, ComprehensionSyntaxError, UsageError
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,

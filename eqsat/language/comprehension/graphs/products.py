@@ -6,15 +6,15 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from eqsat.language.comprehension.affine import Range
-from eqsat.language.comprehension.ranges import Shapes
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import Applied, Binary, Expression, Name
+from eqsat.language.comprehension.extents.affine import Range
+from eqsat.language.comprehension.extents.ranges import Shapes
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression, Name
 from eqsat.language.terms import DType
 
 
 @dataclass(frozen=True)
-class SumOfProducts:
+class ProductSum:
     """Tensors whose elements are multiplied, the indices of each, and those of the result."""
 
     tensors: tuple[str, ...]
@@ -37,7 +37,7 @@ def einsum_of(
     ranges: Mapping[str, Range],
     shapes: Shapes,
     types: Mapping[str, DType],
-) -> SumOfProducts | None:
+) -> ProductSum | None:
     """A statement as a sum of products over whole axes, each of which an index subscripts alone; else None.
 
     Its target is defined anew, does not read itself, and is of the type of all that it reads.
@@ -62,7 +62,7 @@ def einsum_of(
     read = {name for names in subscripts for name in names}
     if not read.issuperset(one.every_index) or len(read) > len(string.ascii_letters):
         return None
-    return SumOfProducts(tuple(tensors), tuple(subscripts), one.indices)
+    return ProductSum(tuple(tensors), tuple(subscripts), one.indices)
 
 
 def _factors(value: Expression) -> list[Expression]:

@@ -11,12 +11,14 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ComprehensionError, EqsatError, ShapeError
-from eqsat.language.comprehension.element_types import NAMED
-from eqsat.language.comprehension.engine import TensorFunction, comprehension
-from eqsat.language.comprehension.linearity import is_linear
-from eqsat.language.comprehension.products import SumOfProducts, einsum_of
-from eqsat.language.comprehension.reference import compute
-from eqsat.language.comprehension.syntax import Applied, Binary, walk
+from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.comprehension.graphs.linearity import is_linear
+from eqsat.language.comprehension.graphs.products import ProductSum, einsum_of
+from eqsat.language.comprehension.graphs.reference import compute
+from eqsat.language.comprehension.meaning.element_types import NAMED
+from eqsat.language.comprehension.meaning.resolver import resolve
+from eqsat.language.comprehension.text.parser import parse
+from eqsat.language.comprehension.text.syntax import Applied, Binary, walk
 from eqsat.language.declaration.registry import OPS, op
 from eqsat.language.declaration.spec import REQUIRED, Operands, OpSpec, Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, product
@@ -48,8 +50,8 @@ def _documentation(function: TensorFunction) -> str:
 @cache
 def _function(text: str) -> TensorFunction:
     """The function of a text; rules on its operator, which hash the text, are checked anew where it changes."""
-    (found,) = comprehension(text).values()
-    return found
+    (function,) = parse(text)
+    return TensorFunction(resolve(function, text))
 
 
 def _declared(name: str, given_function: TensorFunction) -> OpSpec:
@@ -147,7 +149,7 @@ def _may_leave_numbers(function: TensorFunction) -> bool:
     return False
 
 
-def _whole_sum(function: TensorFunction) -> SumOfProducts | None:
+def _whole_sum(function: TensorFunction) -> ProductSum | None:
     """The function as one sum of products of its parameters, each read once; None where it is not one."""
     scope, inferred = function.scope, function.symbolic
     if len(scope.statements) != 1 or inferred is None or function.needs:
@@ -159,19 +161,17 @@ def _whole_sum(function: TensorFunction) -> SumOfProducts | None:
     if not function.types[one.statement.target].is_float:
         return None
     order = [found.tensors.index(name) for name in function.operands]
-    return SumOfProducts(
-        tuple(found.tensors[k] for k in order), tuple(found.subscripts[k] for k in order), found.result
-    )
+    return ProductSum(tuple(found.tensors[k] for k in order), tuple(found.subscripts[k] for k in order), found.result)
 
 
-def _index_form(found: SumOfProducts) -> str:
+def _index_form(found: ProductSum) -> str:
     """The index form of a sum of products: names by position, as forms have them."""
     letters = {index: f"i{k}" for k, index in enumerate(dict.fromkeys(i for one in found.subscripts for i in one))}
     terms = [" ".join(letters[index] for index in one) for one in (*found.subscripts, found.result)]
     return f"{', '.join(terms[:-1])} -> {terms[-1]}" if all(terms[:-1]) else ""
 
 
-def _definition(name: str, found: SumOfProducts) -> str:
+def _definition(name: str, found: ProductSum) -> str:
     """The law that defines a sum of products: it is einsum's."""
     variables = ", ".join(f"x{k}" for k in range(len(found.tensors)))
     return f'{name}({variables}) => einsum({variables}, equation="{found.equation}")'

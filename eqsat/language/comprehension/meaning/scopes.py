@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from eqsat.errors import ComprehensionError
-from eqsat.language.comprehension.parser import fault
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.text.parser import fault
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Expression,
     Function,

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from functools import reduce
 
 from eqsat.errors import RangeError
-from eqsat.language.comprehension.affine import Affine, Range, affine
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import Applied, Expression, Name, Position, walk
+from eqsat.language.comprehension.extents.affine import Affine, Range, affine
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.text.syntax import Applied, Expression, Name, Position, walk
 from eqsat.language.terms import Dim
 from eqsat.language.terms.dims import dim_min, floordiv
 

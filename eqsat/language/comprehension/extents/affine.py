@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from eqsat.language.comprehension.syntax import Applied, Binary, Expression, Name, Number, Unary
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression, Name, Number, Unary
 from eqsat.language.terms import Dim
 from eqsat.language.terms.dims import dim_max, dim_min, floordiv
 
@@ -50,7 +50,7 @@ class Affine:
 def affine(expression: Expression, known: Mapping[str, Dim]) -> Affine | None:
     """An expression as a sum of indices, given sizes and integer scalars by name; None of one that is no such sum.
 
-    >>> from eqsat.language.comprehension.parser import parse
+    >>> from eqsat.language.comprehension.text.parser import parse
     >>> [f] = parse("def f(float(N) x) -> (y) { y(i) = x(2 * (i + 3) - k * N) }")
     >>> affine(f.statements[0].value.arguments[0], {"N": 5})
     Affine(constant=6, factors={'i': 2, 'k': -5})

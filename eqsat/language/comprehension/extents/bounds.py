@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from eqsat.errors import BoundsError, RangeError
-from eqsat.language.comprehension.affine import Range, affine
-from eqsat.language.comprehension.printer import shown
-from eqsat.language.comprehension.ranges import Inferred
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import Applied, Binary, Conditional, Expression, Unary, children
+from eqsat.language.comprehension.extents.affine import Range, affine
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.text.printer import shown
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Conditional, Expression, Unary, children
 from eqsat.language.terms import Dim
 from eqsat.language.terms.dims import evaluate as size_of
 

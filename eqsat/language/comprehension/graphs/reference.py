@@ -14,13 +14,14 @@ import numpy as np
 
 from eqsat.errors import BoundsError, GraphError
 from eqsat.language.arithmetic.floats import FloatNamespace
-from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.element_types import NAMED, ElementType, settled
-from eqsat.language.comprehension.printer import print_expression
-from eqsat.language.comprehension.products import einsum_of
-from eqsat.language.comprehension.ranges import Inferred
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.graphs.products import einsum_of
+from eqsat.language.comprehension.meaning import mathematics
+from eqsat.language.comprehension.meaning.element_types import NAMED, ElementType, settled
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.meaning.typed import ElementTypes
+from eqsat.language.comprehension.text.printer import print_expression
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,
@@ -30,7 +31,6 @@ from eqsat.language.comprehension.syntax import (
     Truth,
     Unary,
 )
-from eqsat.language.comprehension.typed import ElementTypes
 from eqsat.language.terms import Array, DType
 from eqsat.language.terms.dims import evaluate as size_of
 

@@ -62,7 +62,7 @@ def _cospi(x: Any) -> Any:
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    """What is left of x by the multiple of y that is nearest, of two the even one, without rounding."""
+    """The rest of x beside the nearest multiple of y, of two the even one, without rounding."""
     size = np.abs(y)
     left = np.fmod(np.abs(x), 2 * size)
     less = left - size
@@ -75,15 +75,6 @@ def _logb(x: Any) -> Any:
     exponent = np.frexp(x)[1] - 1
     wide = np.where(np.isfinite(x), exponent, np.where(np.isnan(x), np.nan, np.inf))
     return np.where(np.equal(x, 0), -np.inf, wide).astype(np.asarray(x).dtype)
-
-
-def _remainder(x: Any, y: Any) -> Any:
-    """The rest of x beside the nearest multiple of y, even ones first where two are near; exact, as IEEE 754 has it."""
-    size = np.abs(y)
-    left = np.fmod(np.abs(x), 2 * size)
-    less = left - size
-    left = np.where(left + left > size, np.where(less + less >= size, less - size, less), left)
-    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.where(np.signbit(x), -left, left))
 
 
 def _fma(x: Any, y: Any, z: Any) -> Any:

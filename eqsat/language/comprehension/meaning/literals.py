@@ -7,10 +7,10 @@ from typing import TypeAlias
 import numpy as np
 
 from eqsat.errors import ComprehensionTypeError
-from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.element_types import NAMED, ElementType, is_float, is_integer, promoted, shown
-from eqsat.language.comprehension.scopes import Scope
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.meaning import mathematics
+from eqsat.language.comprehension.meaning.element_types import NAMED, ElementType, is_float, is_integer, promoted, shown
+from eqsat.language.comprehension.meaning.scopes import Scope
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eqsat.errors import ComprehensionTypeError
-from eqsat.language.comprehension import mathematics
-from eqsat.language.comprehension.element_types import (
+from eqsat.language.comprehension.meaning import mathematics
+from eqsat.language.comprehension.meaning.element_types import (
     NAMED,
     ElementType,
     is_float,
@@ -16,9 +16,9 @@ from eqsat.language.comprehension.element_types import (
     settled,
     shown,
 )
-from eqsat.language.comprehension.literals import check_literals
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.meaning.literals import check_literals
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,

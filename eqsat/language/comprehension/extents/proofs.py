@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from eqsat.language.comprehension.bounds import guarded_reads
-from eqsat.language.comprehension.printer import print_expression
-from eqsat.language.comprehension.ranges import Inferred
-from eqsat.language.comprehension.scopes import Scope
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.extents.bounds import guarded_reads
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.meaning.scopes import Scope
+from eqsat.language.comprehension.text.printer import print_expression
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Conditional,
@@ -50,7 +50,7 @@ def open_bounds(scope: Scope, inferred: Inferred) -> Iterator[OpenBound]:
 
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
         for read in guarded_reads(one.value, scope.ranks):
-            terms = _Terms(scope, inferred.known)
+            terms = _SizeTerms(scope, inferred.known)
             solver = z3.SolverFor("QF_NIA", ctx=terms.context)
             solver.set("rlimit", STEPS)
             for name, (low, high) in ranges.items():
@@ -74,7 +74,7 @@ def open_bounds(scope: Scope, inferred: Inferred) -> Iterator[OpenBound]:
                     yield OpenBound(print_expression(read.call), name, axis, subscript.place, sizes)
 
 
-class _Terms:
+class _SizeTerms:
     """Expressions of integers as terms of Z3."""
 
     def __init__(self, scope: Scope, known: Mapping[str, Dim]) -> None:

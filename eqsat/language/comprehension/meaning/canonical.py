@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from eqsat.language.comprehension.element_types import NAME_OF, NAMED
-from eqsat.language.comprehension.mathematics import function as math_function
-from eqsat.language.comprehension.printer import print_function
-from eqsat.language.comprehension.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.meaning.element_types import NAME_OF, NAMED
+from eqsat.language.comprehension.meaning.mathematics import function as math_function
+from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
+from eqsat.language.comprehension.text.printer import print_function
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Clause,
     ExistsClause,

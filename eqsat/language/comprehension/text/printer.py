@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from eqsat.language.comprehension.syntax import (
+from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
     Clause,

@@ -1,0 +1,61 @@
+"""Arguments of comprehensions: arrays and numbers of any library as those of NumPy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import UsageError
+from eqsat.language.terms import Array, DType
+
+
+def number_of(value: bool | int | float, dtype: DType) -> Array | None:
+    """A number in a type; None of one that it does not hold, too large floats aside, which become infinite."""
+    if not dtype.is_float:
+        if isinstance(value, float) or isinstance(value, bool) != (dtype is DType.BOOL):
+            return None
+        if dtype is not DType.BOOL and not np.iinfo(dtype.numpy).min <= value <= np.iinfo(dtype.numpy).max:
+            return None
+    try:
+        whole = float(value) if dtype.is_float else value
+    except OverflowError:
+        return None
+    with np.errstate(all="ignore"):
+        return np.asarray(whole).astype(dtype.numpy)
+
+
+def array_of(value: Any) -> Array:
+    """An array of NumPy on what was passed, in place where it speaks DLPack."""
+    if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
+        try:
+            return np.asarray(value)
+        except ValueError as error:
+            raise UsageError(f"no array: {error}", expected="an array") from None
+    if getattr(value, "requires_grad", False):
+        value = value.detach()
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise UsageError(
+            f"an array that NumPy cannot read: {error}", expected="an array in this machine's memory"
+        ) from None
+
+
+def overlap(a: Array, b: Array) -> bool:
+    """True where two arrays share an element, as far as that is seen in time."""
+    try:
+        return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
+    except np.exceptions.TooHardError:
+        return False
+
+
+def torch_of(values: Sequence[Any]) -> Any:
+    """The module torch if an argument is one of its tensors."""
+    for value in values:
+        if type(value).__module__.partition(".")[0] == "torch":
+            import torch
+
+            return torch
+    return None

@@ -1,0 +1,1 @@
+"""Extents of comprehensions: ranges, shapes and bounds."""

@@ -1,0 +1,224 @@
+"""Functions of comprehensions, called with arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import BoundsError, ShapeError, UsageError, nearest
+from eqsat.language.comprehension.arguments import array_of, number_of, overlap, torch_of
+from eqsat.language.comprehension.evaluation import evaluate
+from eqsat.language.comprehension.extents.proofs import OpenBound, open_bounds
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.extents.sizes import SizeInference
+from eqsat.language.comprehension.meaning.canonical import canonical
+from eqsat.language.comprehension.meaning.element_types import NAMED
+from eqsat.language.comprehension.meaning.scopes import Scope
+from eqsat.language.comprehension.meaning.typed import typed
+from eqsat.language.comprehension.text.printer import print_function
+from eqsat.language.comprehension.text.syntax import Parameter
+from eqsat.language.terms import Array, Dim, DType, TensorType
+
+
+class TensorFunction:
+    """A function of a comprehension: `f(A, x)` computes its results, one array or a tuple of them.
+
+    Scalars are numbers. A result that is read before it is defined is passed by its name: `f(a, A, C=C)`; it is 0
+    otherwise. `out` takes arrays for the results, which may share memory with the parameters.
+    """
+
+    def __init__(self, scope: Scope, strict: bool = False) -> None:
+        self.scope = scope
+        self.types = typed(scope)
+        self._sizes = SizeInference(scope, self.needs)
+        self.symbolic  # noqa: B018  (what fails for all sizes is told of where the function is defined)
+        if strict:
+            self._check_proved()
+
+    def _check_proved(self) -> None:
+        for one in self.open_bounds:
+            sizes = ", ".join(f"{name} = {size}" for name, size in (one.sizes or {}).items())
+            known = f"; it may not with {sizes}" if sizes else ""
+            raise self.scope.fault(
+                BoundsError,
+                f"{one.element} is not proved to stay inside {one.tensor} on axis {one.axis}",
+                one.place,
+                expected=f"a subscript that does for every size{known}",
+                remedy="keep it inside: max(min(…, …), 0), or read it under a condition",
+            )
+
+    @property
+    def name(self) -> str:
+        """The name of the function."""
+        return self.scope.function.name
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of what its writer may have meant otherwise."""
+        return self.scope.warnings
+
+    @property
+    def temporaries(self) -> tuple[str, ...]:
+        """The tensors that are defined and not returned."""
+        return self.scope.temporaries
+
+    @property
+    def results(self) -> tuple[str, ...]:
+        """The names of the tensors that are returned."""
+        return tuple(one.name for one in self.scope.function.results)
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The integer scalars whose values ranges and subscripts may depend on."""
+        parameters = self.scope.function.parameters
+        return tuple(one.name for one in parameters if not one.extents and _is_whole(one))
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """The parameters that are operands in a graph: all but integer scalars, which are attributes."""
+        return tuple(one.name for one in self.scope.function.parameters if one.name not in self.needs)
+
+    @cached_property
+    def canonical(self) -> str:
+        """The text with names that do not matter replaced: equal of functions that differ in names alone."""
+        return canonical(self.scope)
+
+    @property
+    def symbolic(self) -> Inferred | None:
+        """The ranges and shapes for all sizes; None where they depend on integer scalars, or on quotients of sizes."""
+        return self._sizes.symbolic
+
+    @cached_property
+    def open_bounds(self) -> tuple[OpenBound, ...]:
+        """The subscripts that are not proved to stay inside their tensors for every size; looked at in each call.
+
+        UsageError where ranges depend on integer scalars, or on quotients of sizes.
+        """
+        if self.symbolic is None:
+            raise UsageError(
+                f"bounds of {self.name} for every size",
+                expected="ranges of sizes alone",
+                remedy="write numbers in place of integer scalars",
+            )
+        return tuple(open_bounds(self.scope, self.symbolic))
+
+    def inferred(self, shapes: Mapping[str, Sequence[Dim]], scalars: Mapping[str, int] | None = None) -> Inferred:
+        """The ranges and shapes for shapes of the parameters; ShapeError, RangeError or BoundsError."""
+        return self._sizes.inferred(shapes, scalars or {})
+
+    def output_types(self, /, *arguments: Any, **named: Any) -> dict[str, TensorType]:
+        """The types of the results for arguments, by name; nothing is computed."""
+        inferred, _ = self._bound(arguments, named)
+        return {name: TensorType(self.types[name], inferred.shapes[name]) for name in self.results}
+
+    def prepare_outputs(self, /, *arguments: Any, **named: Any) -> tuple[Array, ...]:
+        """Arrays that the results for arguments fit into, to be passed as `out`."""
+        types = self.output_types(*arguments, **named)
+        return tuple(np.empty(one.dims, one.dtype.numpy) for one in types.values())
+
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
+        inferred, tensors = self._bound(arguments, named)
+        try:
+            made = evaluate(self.scope, self.types, inferred, tensors)
+        except MemoryError as error:
+            raise UsageError(str(error), where=self.name, expected="tensors that this machine can hold") from None
+        results = tuple(made[name] for name in self.results)
+        back = torch_of([*arguments, *named.values()])
+        if out is not None:
+            several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(results) > 1)
+            self._write(list(out) if several else [out], results)
+            return out
+        if back is not None:
+            results = tuple(back.from_numpy(np.ascontiguousarray(one)) for one in results)
+        return results[0] if len(results) == 1 else results
+
+    def _write(self, out: Sequence[Any], results: Sequence[Array]) -> None:
+        if len(out) != len(results):
+            raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(results)}")
+        if any(isinstance(one, np.generic) or not hasattr(one, "__dlpack__") for one in out):
+            raise UsageError("out: a value that is no array", where=self.name, expected="arrays that are written to")
+        arrays = [array_of(one) for one in out]
+        for number, (name, array, made) in enumerate(zip(self.results, arrays, results, strict=True)):
+            if array.shape != made.shape or array.dtype != made.dtype:
+                raise ShapeError(
+                    f"out: {array.dtype.name}{list(array.shape)} for {name}",
+                    where=self.name,
+                    expected=f"{made.dtype.name}{list(made.shape)}",
+                )
+            if not array.flags.writeable:
+                raise UsageError(f"out: {name} is read-only", where=self.name, expected="an array that is written to")
+            if any(overlap(array, other) for other in arrays[:number]):
+                raise UsageError(
+                    f"out: {name} shares memory with another result", where=self.name, expected="memory of its own"
+                )
+        for array, made in zip(arrays, results, strict=True):
+            array[...] = made
+
+    def _bound(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
+        """The ranges and shapes for arguments, and the arrays by name."""
+        parameters = self.scope.function.parameters
+        given = self.by_name(arguments, named)
+        arrays = {one.name: self.argument(one.name, NAMED[one.type], given[one.name]) for one in parameters}
+        scalars = {name: int(arrays[name]) for name in self.needs if not arrays[name].ndim}
+        inferred = self.inferred({name: array.shape for name, array in arrays.items()}, scalars)
+        for name in self.scope.updated:
+            if name in given:
+                array = self.argument(name, self.types[name], given[name])
+                if array.shape != inferred.shapes[name]:
+                    raise ShapeError(
+                        f"an array of shape {array.shape}",
+                        where=f"{self.name}, {name}",
+                        expected=str(inferred.shapes[name]),
+                    )
+                arrays[name] = array
+        return inferred, arrays
+
+    def by_name(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by the names of parameters; UsageError for too few, too many, or an unknown name."""
+        names = [one.name for one in self.scope.function.parameters]
+        if len(arguments) > len(names):
+            raise UsageError(f"{self.name} of {len(arguments)} arguments", expected=f"{len(names)}: {', '.join(names)}")
+        given = dict(zip(names, arguments, strict=False))
+        for name, value in named.items():
+            if name in given:
+                raise UsageError(f"{self.name}: {name} is passed twice", expected="one value for each parameter")
+            if name not in names and name not in self.scope.updated:
+                known = [*names, *self.scope.updated]
+                raise UsageError(
+                    f"{self.name} has no parameter {name!r}", expected=", ".join(known), remedy=nearest(name, known)
+                )
+            given[name] = value
+        missing = [name for name in names if name not in given]
+        if missing:
+            raise UsageError(f"{self.name} without {', '.join(missing)}", expected=f"{len(names)}: {', '.join(names)}")
+        return given
+
+    def argument(self, name: str, dtype: DType, value: Any) -> Array:
+        """An argument as an array of its type; numbers take it."""
+        where = f"{self.name}, {name}"
+        if isinstance(value, bool | int | float):
+            made = number_of(value, dtype)
+            if made is None:
+                raise ShapeError(f"{value!r}", where=where, expected=f"a number of {dtype.value}")
+            return made
+        array = array_of(value)
+        if array.dtype != dtype.numpy:
+            raise ShapeError(
+                f"elements of {array.dtype.name}",
+                where=where,
+                expected=dtype.value,
+                remedy=f"convert it: .astype({dtype.value!r})",
+            )
+        return array
+
+    def __repr__(self) -> str:
+        return print_function(self.scope.function)
+
+
+def _is_whole(parameter: Parameter) -> bool:
+    dtype = NAMED[parameter.type]
+    return not dtype.is_float and dtype is not DType.BOOL

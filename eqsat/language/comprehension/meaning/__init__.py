@@ -1,0 +1,1 @@
+"""Meaning of comprehensions: names, element types and functions."""

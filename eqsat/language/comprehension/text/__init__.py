@@ -1,0 +1,1 @@
+"""Text of comprehensions: trees, read and printed."""
