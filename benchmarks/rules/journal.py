@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import nullcontext
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,6 +15,10 @@ from rich.progress import track
 from benchmarks.rules.mutation import Mutant
 
 T = TypeVar("T")
+
+#: Mutants that a process judges before another one takes its place: after thousands of proofs Z3 5.4 ran out of
+#: vectors ("Overflow encountered when expanding vector") or ended the process, and answered in new ones.
+AGE = 60
 
 
 def journalled(
@@ -33,11 +37,27 @@ def journalled(
 
 
 def _all(pending: Sequence[Mutant], judge: Callable[[Mutant], T], jobs: int) -> Iterator[T]:
-    with ProcessPoolExecutor(jobs) if jobs > 1 else nullcontext() as pool:
-        if pool is None:
-            yield from map(judge, pending)
-        else:
-            yield from (f.result() for f in as_completed([pool.submit(judge, mutant) for mutant in pending]))
+    """All that is said: in this process for one job, else in processes that are left before Z3 fails of its own age."""
+    if jobs == 1:
+        yield from map(judge, pending)
+        return
+    for first in range(0, len(pending), AGE * jobs):
+        yield from _together(pending[first : first + AGE * jobs], judge, jobs)
+
+
+def _together(chosen: Sequence[Mutant], judge: Callable[[Mutant], T], jobs: int) -> Iterator[T]:
+    """Mutants in new processes; where one of these ends, each that is left in one of its own."""
+    left = list(chosen)
+    with ProcessPoolExecutor(jobs) as pool:
+        submitted = {pool.submit(judge, mutant): mutant for mutant in chosen}
+        for future in as_completed(submitted):
+            if isinstance(future.exception(), BrokenProcessPool):
+                break
+            left.remove(submitted[future])
+            yield future.result()
+    for mutant in left:
+        with ProcessPoolExecutor(1) as alone:
+            yield alone.submit(judge, mutant).result()
 
 
 def _read(journal: Path) -> Iterator[dict[str, Any]]:
