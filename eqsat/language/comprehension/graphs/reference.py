@@ -17,7 +17,7 @@ from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.graphs.products import einsum_of
 from eqsat.language.comprehension.meaning import mathematics
-from eqsat.language.comprehension.meaning.element_types import NAMED, ElementType, settled
+from eqsat.language.comprehension.meaning.element_types import NAMED, ElementType, promoted, settled
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.meaning.typed import ElementTypes
 from eqsat.language.comprehension.text.printer import print_expression
@@ -147,6 +147,14 @@ class _Interpreted:
         assert found is not None
         return settled(found)
 
+    def _joined(self, left: Expression, right: Expression) -> DType:
+        """The type that two operands meet in."""
+        a, b = self.element_types.of(left), self.element_types.of(right)
+        assert a is not None and b is not None
+        joined = promoted(a, b)
+        assert joined is not None
+        return settled(joined)
+
     def _named(self, name: str) -> Any:
         if name in self.ranges:
             low, high = self.ranges[name]
@@ -181,8 +189,7 @@ class _Interpreted:
 
     def _binary(self, expression: Binary, mask: Array | None) -> Any:
         operator, left, right = expression.operator, expression.left, expression.right
-        both = self.element_types.of(Binary("+", left, right)) if operator in _COMPARED else None
-        joined = self._type(expression) if both is None else settled(both)
+        joined = self._joined(left, right)
         a, b = self.cast(left, joined, mask), self.cast(right, joined, mask)
         match operator:
             case "+":
@@ -221,9 +228,6 @@ class _Interpreted:
                 )
             places.append(np.clip(place, 0, max(extent - 1, 0)))
         return array[tuple(places)] if places else array
-
-
-_COMPARED = ("<", "<=", ">", ">=", "==", "!=")
 
 
 def _both(mask: Array | None, more: Any) -> Array:

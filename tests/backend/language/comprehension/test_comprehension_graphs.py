@@ -60,7 +60,7 @@ def drawn(graph) -> dict[str, np.ndarray]:
     return {name: rng.standard_normal(graph.type(name).dims).astype(np.float32) for name in graph.inputs}
 
 
-@pytest.mark.parametrize(("number", "text"), enumerate(dict(spellings()).values()), ids=dict(spellings()))
+@pytest.mark.parametrize(("number", "text"), list(enumerate(dict(spellings()).values())), ids=dict(spellings()))
 def test_matrix_products_are_recognised_in_any_spelling(number, text):
     """Any other way to compute them is said to be dear."""
     name = f"product{number}"
@@ -147,6 +147,38 @@ def test_a_convolution_computes_the_same_in_a_graph_and_by_itself():
     feeds = drawn(graph)
     expected = strided(2, 3, feeds["i"], feeds["w"], feeds["b"])
     np.testing.assert_allclose(execute(graph, feeds, "numpy")["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "y(i) = (x(i) > 0) == c(i) ? x(i) : -x(i)",
+        "y(i) = !c(i) || x(i) >= 1 ? 1 : x(i) / 2",
+        "y(i) = x((i + 1) % N) + i where i in 0:N",
+        "y(i) = i > 0 && i < 3 ? x(i - 1) : 0.5 where i in 0:N",
+        "y(i) = fmaxf(x(i), 0) + max(x(i), -1) * pow(fabs(x(i)), 2)",
+        "y max=! x(i)",
+        "y(i) = float(c(i)) * float(i / 2)  y(i) = 7 where i in 1:2",
+    ],
+)
+def test_operators_of_graphs_compute_what_calls_do(body):
+    function = eqsat.comprehension(f"def f(float(N) x, bool(N) c) -> (y) {{ {body} }}").f
+    g = eqsat.Graph("computed")
+    g.output("y", function(g.input("x", (6,)), g.input("c", (6,), "bool")))
+    rng = np.random.default_rng(0)
+    feeds = {"x": rng.standard_normal(6).astype("f"), "c": rng.random(6) < 0.5}
+    made = execute(g.build(), feeds, "numpy")["y"]
+    expected = function(feeds["x"], feeds["c"])
+    assert made.dtype == expected.dtype
+    np.testing.assert_allclose(made, expected, rtol=1e-6)
+
+
+def test_numbers_that_a_scalar_does_not_hold_are_refused_in_graphs_too():
+    strided = eqsat.comprehension("def f(int s, float(N) x) -> (y) { y(i) = x(s * i) }").f
+    x = eqsat.Graph("strided").input("x", (6,))
+    assert strided(2, x).shape == (3,)
+    with pytest.raises(ShapeError, match=r"f, s: 2\.7\n  expected a number of int32"):
+        strided(2.7, x)
 
 
 def test_named_dims_stay_names_and_the_model_that_is_written_runs():
