@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from benchmarks.rules.dropping import DeniedRule, dropped, empty_mismatch, prove_denied
 from eqsat.language.terms import Expression
@@ -54,6 +55,8 @@ def verdict(rule: Rule, mutant: Rule) -> Verdict:
         return _without(mutant)
     if _says_only(condition, SUBJECTS["cost"]):
         return "redundant", _KNOWN_BEFORE
+    if _is_of_one_number(mutant, condition):
+        return _refuted(mutant, _EXTREME) or ("redundant", f"{_REALS}, of one element")
     denied = DeniedRule.of(mutant, condition)
     if _says_only(condition, SUBJECTS["numbers"]):
         return _refuted(mutant, _EXTREME) or _of_reals(mutant, condition, denied) or _without(mutant)
@@ -79,6 +82,24 @@ def _of_reals(mutant: Rule, condition: Expression, denied: DeniedRule) -> Verdic
         return "redundant", _REALS
     found = _proved(denied, _FEW)
     return found if found is None or found[0] == "refuted" else ("redundant", f"{_REALS}: {found[1]}")
+
+
+def _is_of_one_number(mutant: Rule, condition: Expression) -> bool:
+    """True of `is_uniform(c)` where the others ask for the number c, and leave it one element.
+
+    The number is asked of constants alone, so that only numbers that are not finite are kept out.
+    """
+    match condition.tree:
+        case ast.Call(func=ast.Name(id="is_uniform"), args=[ast.Name(id=name)]):
+            text = f"size({name}) == 1"
+            one = Expression(text, ast.parse(text, mode="eval").body)
+            if f"number({name})" not in mutant.text:
+                return False
+            # Of more instances than the others let through: proofs know no number of an element.
+            others = tuple(given for given in mutant.conditions if "number" not in _called(given))
+            some = DeniedRule.of(replace(mutant, conditions=others), one)
+            return prove_denied(some, _MANY)[1].open == NO_MATCH
+    return False
 
 
 def _says_only(condition: Expression, functions: frozenset[str]) -> bool:
