@@ -198,7 +198,7 @@ class TensorFunction:
         return given
 
     def argument(self, name: str, dtype: DType, value: Any) -> Array:
-        """An argument as an array of its type; numbers take it."""
+        """An argument as an array of its type, which numbers take; ShapeError for elements of another one."""
         where = f"{self.name}, {name}"
         if isinstance(value, bool | int | float):
             made = number_of(value, dtype)
