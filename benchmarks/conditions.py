@@ -49,12 +49,16 @@ def judged(mutant: Mutant) -> dict[str, Any]:
 @click.option("--count", type=int, help="How many conditions, spread over all there are.  [default: all]")
 @click.option("--seed", default=1, show_default=True, help="Which of them.")
 @click.option("--jobs", type=click.IntRange(min=1), default=1, show_default=True)
+@click.option("--so-far", is_flag=True, help="Only those that an interrupted run has judged, which can still go on.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=RESULT, show_default=True)
-def main(count: int | None, seed: int, jobs: int, output: Path) -> None:
+def main(count: int | None, seed: int, jobs: int, so_far: bool, output: Path) -> None:
     """Prints and writes which conditions of shipped rules are needed, by what they are about."""
     found = [mutant for mutant in mutants(shipped_rules()) if mutant.kind == DROPPED]
     chosen = found if count is None else sample(found, count, seed)
     journal = output.with_suffix(".jsonl")
+    if so_far:
+        known = {json.loads(line)["text"] for line in journal.read_text(encoding="utf-8").splitlines()}
+        chosen = [mutant for mutant in chosen if mutant.rule.text in known]
     records = journalled(chosen, judged, journal, jobs)
     counts = Counter((record["subject"], record["verdict"]) for record in records)
     subjects = sorted({record["subject"] for record in records})
@@ -69,7 +73,8 @@ def main(count: int | None, seed: int, jobs: int, output: Path) -> None:
         "redundant": [record for record in records if record["verdict"] == "redundant"],
     }
     output.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    journal.unlink()
+    if not so_far:
+        journal.unlink()
     shown = Table("a condition about", *VERDICTS, title=f"{len(records)} of {len(found)} conditions, each left out")
     for name, row in table.items():
         shown.add_row(name, *(str(row[verdict]) for verdict in VERDICTS))
