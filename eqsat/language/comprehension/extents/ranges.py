@@ -15,7 +15,7 @@ from functools import reduce
 from eqsat.errors import RangeError
 from eqsat.language.comprehension.extents.affine import Affine, Range, affine
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
-from eqsat.language.comprehension.text.syntax import Applied, Expression, Name, Position, walk
+from eqsat.language.comprehension.text.syntax import Expression, Name, Position, walk
 from eqsat.language.terms import Dim
 from eqsat.language.terms.dims import dim_min, floordiv
 
@@ -278,10 +278,3 @@ def _place_of(one: ResolvedEquation, index: str) -> Position:
     parts = [*one.statement.subscripts, one.value, *one.kept]
     found = (part.place for top in parts for part in walk(top) if isinstance(part, Name) and part.name == index)
     return next(found, one.statement.place)
-
-
-def subscripts_of(one: ResolvedEquation) -> Iterator[tuple[Applied, int, Expression]]:
-    """Every subscript of what a statement reads: the element, the axis, and the subscript."""
-    for call in (*one.reads, *one.kept):
-        for axis, subscript in enumerate(call.arguments):
-            yield call, axis, subscript

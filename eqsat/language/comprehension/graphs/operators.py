@@ -33,14 +33,10 @@ def operator_of(function: TensorFunction) -> OpSpec:
 
     Its name is that of the function where no other operator has it, and followed by a digest of its text otherwise.
     """
-    text = function.canonical
-    digest = hashlib.blake2b(text.encode(), digest_size=4).hexdigest()
-    for name in (function.name, f"{function.name}_{digest}"):
-        known = OPS.get(name)
-        if known is not None and known.doc == _documentation(function):
-            return known
-    name = function.name if function.name not in OPS else f"{function.name}_{digest}"
-    return _declared(name, function)
+    said = _documentation(function)
+    names = (function.name, f"{function.name}_{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}")
+    known = next((OPS[name] for name in names if name in OPS and OPS[name].doc == said), None)
+    return known if known is not None else _declared(next(name for name in names if name not in OPS), function)
 
 
 def _documentation(function: TensorFunction) -> str:

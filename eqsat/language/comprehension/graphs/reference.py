@@ -69,7 +69,8 @@ def compute(
             made = getattr(xp, _JOINED[one.statement.reduction])(held[target][window], made)
         whole = all(sizes[index] == (0, dim) for index, dim in zip(one.indices, shape, strict=True))
         if not whole:
-            changed = np.array(held[target])
+            # Parts may define a target together, of which no statement is the first to define it whole.
+            changed = np.array(held[target]) if target in held else np.zeros(shape, np.asarray(made).dtype)
             changed[window] = made
             made = changed
         held[target] = made
@@ -177,7 +178,9 @@ class _Interpreted:
         if known.name == "pow":
             return self.xp.power(*given)
         if known.name in ("fmax", "fmin"):
-            return getattr(self.xp, "maximum" if known.name == "fmax" else "minimum")(*given)
+            # Floats have NaN, which these pass over.
+            floats = isinstance(self.xp, FloatNamespace)
+            return known.compute(*given) if floats else getattr(self.xp, f"{known.name[1:]}imum")(*given)
         if known.name not in _NAMES:
             raise GraphError(
                 f"{call.name} in a graph",

@@ -173,6 +173,25 @@ def test_operators_of_graphs_compute_what_calls_do(body):
     np.testing.assert_allclose(made, expected, rtol=1e-6)
 
 
+def test_parts_define_a_result_together_in_graphs_too():
+    text = "def f(float(N) x) -> (float(N) y) { y(i) = x(i) where i in 0:2 y(i) = 1 where i in 2:N }"
+    graph = graph_of(text, x=(5,))
+    feeds = drawn(graph)
+    expected = eqsat.comprehension(text).f(feeds["x"])
+    np.testing.assert_array_equal(execute(graph, feeds, "numpy")["y"], expected)
+
+
+def test_fmax_passes_over_nan_in_graphs_too():
+    graph = graph_of("def f(float(N) x) -> (y) { y(i) = fmaxf(x(i), 0) + fmin(x(i), 2) }", x=(3,))
+    made = execute(graph, {"x": np.array([np.nan, -1, 3], np.float32)}, "numpy")["y"]
+    np.testing.assert_array_equal(made, [2, -1, 5])
+
+
+def test_functions_of_one_name_that_differ_in_other_names_are_operators_of_their_own():
+    texts = [f"def f(float(N) {one}) -> (y) {{ y(i) = {one}(i) * 2 }}" for one in ("a", "b", "c")]
+    assert len({operator_of(eqsat.comprehension(text).f).name for text in texts}) == 3
+
+
 def test_numbers_that_a_scalar_does_not_hold_are_refused_in_graphs_too():
     strided = eqsat.comprehension("def f(int s, float(N) x) -> (y) { y(i) = x(s * i) }").f
     x = eqsat.Graph("strided").input("x", (6,))
