@@ -111,7 +111,7 @@ class TensorFunction:
 
     def output_types(self, /, *arguments: Any, **named: Any) -> dict[str, TensorType]:
         """The types of the results for arguments, by name; nothing is computed."""
-        inferred, _ = self._bound(arguments, named)
+        inferred, _ = self.bind(arguments, named)
         return {name: TensorType(self.types[name], inferred.shapes[name]) for name in self.results}
 
     def prepare_outputs(self, /, *arguments: Any, **named: Any) -> tuple[Array, ...]:
@@ -121,12 +121,17 @@ class TensorFunction:
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
-        inferred, tensors = self._bound(arguments, named)
+        inferred, tensors = self.bind(arguments, named)
         try:
             made = evaluate(self.scope, self.types, inferred, tensors)
         except MemoryError as error:
             raise UsageError(str(error), where=self.name, expected="tensors that this machine can hold") from None
-        results = tuple(made[name] for name in self.results)
+        return self.deliver(tuple(made[name] for name in self.results), arguments, named, out)
+
+    def deliver(
+        self, results: tuple[Array, ...], arguments: Sequence[Any], named: Mapping[str, Any], out: Any = None
+    ) -> Any:
+        """The results of a call as it returns them: written to `out`, or of the library that the arguments are of."""
         back = torch_of([*arguments, *named.values()])
         if out is not None:
             several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(results) > 1)
@@ -158,8 +163,8 @@ class TensorFunction:
         for array, made in zip(arrays, results, strict=True):
             array[...] = made
 
-    def _bound(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
-        """The ranges and shapes for arguments, and the arrays by name."""
+    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
+        """The ranges and shapes for arguments, and the arrays by name; ShapeError or UsageError where they do not fit."""
         parameters = self.scope.function.parameters
         given = self.by_name(arguments, named)
         arrays = {one.name: self.argument(one.name, NAMED[one.type], given[one.name]) for one in parameters}

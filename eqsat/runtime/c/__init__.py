@@ -1,0 +1,1 @@
+"""Programs in C on this processor: compiled, kept and called."""

@@ -1,0 +1,153 @@
+"""Functions of comprehensions as kernels in C, compiled for the shapes of their arguments."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import BackendError
+from eqsat.language.comprehension.evaluation import evaluate
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.terms import Array
+from eqsat.runtime.c.library import Entry, libraries
+from eqsat.runtime.kernels.expressions.expression import UnsupportedError
+from eqsat.runtime.kernels.nests.comprehensions import lowered
+from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.printing.c_printer import ALIGNMENT, FunctionText, c_function
+from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
+
+
+def c_text(computation: Computation, options: MappingOptions) -> FunctionText:
+    """The text in C of a computation."""
+    return c_function(computation, scheduled(computation, options), options.threads)
+
+
+def computation_of(function: TensorFunction, inferred: Inferred, given: Sequence[str] = ()) -> Computation:
+    """The computation of a function at shapes; BackendError where C has no form of it."""
+    try:
+        return lowered(function, inferred, frozenset(given))
+    except UnsupportedError as error:
+        raise BackendError(
+            f"{function.name} has no C: {error}",
+            where=function.name,
+            expected="element types and functions that C has",
+            remedy="call the function itself, which NumPy computes",
+        ) from None
+
+
+@dataclass(frozen=True)
+class CompiledFunction:
+    """A function compiled for shapes."""
+
+    function: TensorFunction
+    inferred: Inferred
+    given: frozenset[str]
+    text: FunctionText
+    entry: Entry
+    _workspaces: threading.local = field(default_factory=threading.local)
+
+    @cached_property
+    def result_types(self) -> list[tuple[tuple[int, ...], np.dtype[Any]]]:
+        """The shape and the element type of each result."""
+        shapes = [self.inferred.shapes[name] for name in self.function.results]
+        dtypes = [self.function.types[name].numpy for name in self.function.results]
+        return [(tuple(map(int, map(str, shape))), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+
+    def run(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
+        """The results for tensors by name; the errors of a call where subscripts or divisors do not fit."""
+        function = self.function
+        operands = [np.ascontiguousarray(tensors[one.name]) for one in function.scope.function.parameters]
+        results = []
+        for name, (shape, dtype) in zip(function.results, self.result_types, strict=True):
+            made = np.array(tensors[name], dtype, order="C") if name in self.given else np.empty(shape, dtype)
+            results.append(made)
+        if self.compute(operands, results):
+            evaluate(function.scope, function.types, self.inferred, tensors)
+            raise BackendError("a kernel that fails where its comprehension does not", where=function.name)
+        return tuple(results)
+
+    def compute(self, operands: Sequence[Array], results: Sequence[Array]) -> int:
+        """Write the results, given contiguous arrays of the right types; 0, or 1 where a subscript did not fit."""
+        addresses = [array.__array_interface__["data"][0] for array in (*operands, *results)]
+        pointers = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, self._workspace())
+        return self.entry(pointers)
+
+    def _workspace(self) -> int:
+        """The address of memory for temporaries, one of each thread."""
+        known: tuple[Array, int] | None = getattr(self._workspaces, "memory", None)
+        if known is None:
+            memory = np.empty(self.text.workspace + ALIGNMENT, np.uint8)
+            known = memory, -(-memory.ctypes.data // ALIGNMENT) * ALIGNMENT
+            self._workspaces.memory = known
+        return known[1]
+
+
+def compiled(
+    function: TensorFunction, inferred: Inferred, given: frozenset[str], options: MappingOptions
+) -> CompiledFunction:
+    """A function compiled for shapes; BackendError where it has no C, or there is no compiler."""
+    text = c_text(computation_of(function, inferred, tuple(given)), options)
+    flags = ("-fopenmp",) if options.threads > 1 else ()
+    entry = libraries().entry(text.complete, text.entry, flags)
+    return CompiledFunction(function, inferred, given, text, entry)
+
+
+class Kernel:
+    """A function of a comprehension in C: called as the function is, and compiled once for the shapes of a call.
+
+    Results are those of the function, but for the order of sums.
+    """
+
+    def __init__(self, function: TensorFunction, options: MappingOptions) -> None:
+        self.function, self.options = function, options
+        self._compiled: dict[Any, CompiledFunction] = {}
+        self._direct: dict[Any, CompiledFunction] = {}
+        self._types = tuple(function.types[one.name].numpy for one in function.scope.function.parameters)
+
+    def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
+        """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
+        if out is None and not named:
+            made = self._straight(arguments)
+            if made is not None:
+                return made
+        inferred, tensors = self.function.bind(arguments, named)
+        results = self._at(inferred, tensors).run(tensors)
+        return self.function.deliver(results, arguments, named, out)
+
+    def compiled_for(self, /, *arguments: Any, **named: Any) -> CompiledFunction:
+        """The function compiled for the shapes of arguments."""
+        return self._at(*self.function.bind(arguments, named))
+
+    def _at(self, inferred: Inferred, tensors: Mapping[str, Array]) -> CompiledFunction:
+        given = frozenset(name for name in self.function.scope.updated if name in tensors)
+        shapes = tuple(tensors[one.name].shape for one in self.function.scope.function.parameters)
+        key = (shapes, given, tuple(map(str, inferred.known.values())))
+        if key not in self._compiled:
+            self._compiled[key] = compiled(self.function, inferred, given, self.options)
+        return self._compiled[key]
+
+    def _straight(self, arguments: Sequence[Any]) -> Any:
+        """The results of a call whose arrays are as the last ones were; None where anything has to be looked at."""
+        key = []
+        for array, dtype in zip(arguments, self._types, strict=False):
+            if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
+                return None
+            key.append(array.shape)
+        if len(key) != len(self._types) or len(arguments) != len(key) or self.function.needs:
+            return None
+        found = self._direct.get(tuple(key))
+        if found is None:
+            found = self._at(*self.function.bind(arguments, {}))
+            self._direct[tuple(key)] = found
+        results = [np.empty(shape, dtype) for shape, dtype in found.result_types]
+        if found.compute(arguments, results):
+            return None
+        return results[0] if len(results) == 1 else tuple(results)

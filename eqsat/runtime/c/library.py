@@ -1,0 +1,62 @@
+"""Shared libraries of generated C: compiled once for a text, kept with other kernels, loaded into this process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from functools import cache
+from pathlib import Path
+
+from eqsat.runtime.c.toolchain import FLAGS, Toolchain, toolchain
+from eqsat.runtime.cuda.compiler.store import Store, key_of
+
+#: A function of a library, called with the pointers of its arguments.
+Entry = Callable[[object], int]
+
+
+class Libraries:
+    """Libraries by the text that they were compiled from, in this process and in the store."""
+
+    def __init__(self, compiler: Toolchain, store: Store | None = None) -> None:
+        self.compiler = compiler
+        self._store = store if store is not None else Store()
+        self._loaded: dict[str, ctypes.CDLL] = {}
+        self._lock = threading.Lock()
+        #: How many texts were compiled, and not found in the store.
+        self.compiled = 0
+
+    def entry(self, text: str, name: str, flags: Sequence[str] = ()) -> Entry:
+        """The function of a name in a text; compiled where neither this process nor the store has it."""
+        key = key_of(self.compiler.architecture, *self.compiler.command, *FLAGS, *flags, text)
+        if key not in self._loaded:
+            library = self._store.get(key)
+            if library is None:
+                library = self.compiler.compiled(text, flags)
+                self.compiled += 1
+                self._store.put(key, library)
+            with self._lock:
+                if key not in self._loaded:
+                    self._loaded[key] = _loaded(library)
+        function = getattr(self._loaded[key], name)
+        function.restype, function.argtypes = ctypes.c_int, (ctypes.c_void_p,)
+        made: Entry = function
+        return made
+
+
+def _loaded(library: bytes) -> ctypes.CDLL:
+    handle, path = tempfile.mkstemp(suffix=".so")
+    with os.fdopen(handle, "wb") as file:
+        file.write(library)
+    try:
+        return ctypes.CDLL(path)
+    finally:
+        Path(path).unlink()  # it stays mapped until the process ends
+
+
+@cache
+def libraries() -> Libraries:
+    """The libraries of this process, by this machine's compiler."""
+    return Libraries(toolchain())

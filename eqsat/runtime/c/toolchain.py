@@ -1,0 +1,102 @@
+"""Compilers of C on this machine, and the processor that they compile for."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from eqsat.errors import BackendError
+
+#: Compilers by preference, after the one that CC names.
+COMPILERS = ("cc", "gcc", "clang")
+#: GNU C for this processor; integers wrap around, and sums of products may be rounded once.
+FLAGS = (
+    "-std=gnu17", "-O3", "-march=native", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-strict-aliasing",
+    "-fno-math-errno", "-fno-trapping-math", "-ffp-contract=fast",
+)  # fmt: skip
+#: Parts of the names of macros that tell what a processor has, and bytes of vectors by such a macro.
+_TELLING = ("AVX", "SSE", "FMA", "F16C", "ARM", "NEON", "znver")
+_VECTORS = (("__AVX512F__", 64), ("__AVX__", 32))
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler: how it is called, the version that it reports, and the processor that it compiles for."""
+
+    command: tuple[str, ...]
+    version: str
+    macros: frozenset[str]
+
+    @property
+    def vector_bytes(self) -> int:
+        """Bytes of the widest vectors of the processor."""
+        return next((size for macro, size in _VECTORS if macro in self.macros), 16)
+
+    @property
+    def architecture(self) -> str:
+        """The processor and the compiler as text: kernels that are compiled under another one are others."""
+        return "\n".join([self.version, *sorted(self.macros)])
+
+    def compiled(self, text: str, flags: Sequence[str] = ()) -> bytes:
+        """A shared library; BackendError with the first lines that the compiler says."""
+        with tempfile.TemporaryDirectory() as folder:
+            written, library = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
+            written.write_text(text, encoding="utf-8")
+            command = [*self.command, *FLAGS, *flags, "-o", str(library), str(written), "-lm"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode or not library.exists():
+                raise BackendError(
+                    "\n".join(done.stderr.splitlines()[:6]) or f"exit {done.returncode}",
+                    where=shlex.join(self.command),
+                    expected="C that compiles",
+                    remedy="set CC to another compiler, or report the text that `eqsat.emit` gives",
+                )
+            return library.read_bytes()
+
+
+@cache
+def toolchain() -> Toolchain:
+    """The compiler of this machine: CC, the system's, or that of the package ziglang; BackendError for none."""
+    for command in _candidates():
+        found = _probed(command)
+        if found is not None:
+            return found
+    raise BackendError(
+        "no C compiler is found",
+        expected="CC, or one of: " + ", ".join(COMPILERS),
+        remedy="install gcc or clang, or pip install 'eqsat[c]'",
+    )
+
+
+def _candidates() -> list[tuple[str, ...]]:
+    named = os.environ.get("CC")
+    commands = [tuple(shlex.split(named))] if named else []
+    commands += [(name,) for name in COMPILERS]
+    found = [(path, *rest) for name, *rest in commands if (path := shutil.which(name))]
+    if importlib.util.find_spec("ziglang") is not None:
+        found.append((sys.executable, "-m", "ziglang", "cc"))
+    return found
+
+
+def _probed(command: tuple[str, ...]) -> Toolchain | None:
+    """A compiler that answers."""
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    macros = subprocess.run(
+        [*command, "-march=native", "-dM", "-E", "-x", "c", os.devnull], capture_output=True, text=True, check=False
+    )
+    if version.returncode or macros.returncode:
+        return None
+    names = {line.split()[1] for line in macros.stdout.splitlines() if line.startswith("#define __")}
+    kept = {
+        name for name in names if any(part in name for part in ("AVX", "SSE", "FMA", "F16C", "ARM", "NEON", "znver"))
+    }
+    return Toolchain(command, version.stdout.partition("\n")[0], frozenset(kept))

@@ -1,0 +1,89 @@
+"""Options of how a computation is mapped to loops."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from eqsat.errors import UsageError, nearest
+
+Fusion = Literal["min", "max", "preserve3"]
+#: The most copies of a statement that unrolling makes.
+MOST_UNROLLED = 4096
+
+
+@dataclass(frozen=True)
+class MappingOptions:
+    """How a computation becomes loops; every choice computes the same, but for the order of sums.
+
+    `is_naive` has one loop per index and nothing else, as a person would write it. Otherwise a tile of `rows` rows and
+    `vectors` vectors of `vector_bytes` bytes is computed in registers; `vector_axis` numbers the index that runs along
+    vectors among all indices of a statement (-1 takes the best by strides), and `is_column_major` walks tiles along it
+    last. `unroll` rounds of the innermost reduced loop are written out. Operands whose elements lie apart along vectors
+    are copied beforehand with `pack`. `fusion` says which statements share loops: none with "min", all that may with
+    "max", and with "preserve3" those that keep three parallel indices, or all that they have. `library` leaves products
+    of matrices to BLAS. `threads` share the outermost loop.
+    """
+
+    rows: int = 4
+    vectors: int = 2
+    vector_axis: int = -1
+    vector_bytes: int = 32
+    is_column_major: bool = False
+    unroll: int = 1
+    pack: bool = True
+    fusion: Fusion = "max"
+    fused_rows: int = 4
+    library: bool = False
+    threads: int = 1
+    is_naive: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("rows", "vectors", "vector_bytes", "unroll", "fused_rows", "threads"):
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise UsageError(f"{name} = {value!r}", where="mapping options", expected="a whole number from 1 on")
+        if self.vector_bytes not in (16, 32, 64):
+            raise UsageError(f"vector_bytes = {self.vector_bytes}", where="mapping options", expected="16, 32 or 64")
+        if self.fusion not in get_args(Fusion):
+            raise UsageError(f"fusion = {self.fusion!r}", where="mapping options", expected=", ".join(get_args(Fusion)))
+        if self.rows * self.vectors * self.unroll > MOST_UNROLLED:
+            raise UsageError(
+                f"{self.rows} rows of {self.vectors} vectors, unrolled {self.unroll} times",
+                where="mapping options",
+                expected=f"at most {MOST_UNROLLED} copies of a statement",
+            )
+
+    @staticmethod
+    def naive() -> MappingOptions:
+        """One loop per index."""
+        return MappingOptions(is_naive=True, fusion="min")
+
+    @staticmethod
+    def of(given: MappingOptions | Mapping[str, Any] | str) -> MappingOptions:
+        """Options from their names and values, or "naive" or "default"; UsageError for others.
+
+        >>> MappingOptions.of({"rows": 6}).rows, MappingOptions.of("naive").is_naive
+        (6, True)
+        """
+        if isinstance(given, MappingOptions):
+            return given
+        if given == "naive":
+            return MappingOptions.naive()
+        if given == "default":
+            return MappingOptions()
+        if not isinstance(given, Mapping):
+            raise UsageError(f"mapping options {given!r}", expected="'naive', 'default', or values by name")
+        known = [one.name for one in fields(MappingOptions)]
+        for name in given:
+            if name not in known:
+                raise UsageError(
+                    f"mapping option {name!r}", expected=", ".join(known), remedy=nearest(str(name), known)
+                )
+        return replace(MappingOptions(), **given)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The options that are not as by default, by name: what `of` takes."""
+        plain = asdict(MappingOptions())
+        return {name: value for name, value in asdict(self).items() if value != plain[name]}

@@ -1,0 +1,1 @@
+"""Text of trees of loops."""

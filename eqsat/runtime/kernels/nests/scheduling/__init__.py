@@ -1,0 +1,1 @@
+"""Schedules: from computations and options to trees of loops."""

@@ -1,0 +1,174 @@
+"""Statements that share loops: chains element by element, and groups row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.expressions.expression import Expr
+from eqsat.runtime.kernels.nests.computation import (
+    Axis,
+    Buffer,
+    Computation,
+    Coordinate,
+    Read,
+    Statement,
+    reads,
+    rebuilt,
+    substituted,
+)
+from eqsat.runtime.kernels.nests.options import Fusion
+from eqsat.runtime.kernels.nests.scheduling.tiles import Chain
+
+
+@dataclass(frozen=True)
+class Group:
+    """Chains that share loops over the first `depth` indices of all their targets."""
+
+    chains: tuple[Chain, ...]
+    depth: int
+
+
+def groups(computation: Computation, fusion: Fusion) -> list[Group]:
+    """The statements of a computation in chains and groups; each alone with "min".
+
+    Sharing loops is right where every element that one statement makes and another reads, or the other way round, has
+    the same values of the shared indices in both.
+    """
+    chains = _chains(computation, fusion)
+    made: list[Group] = []
+    for chain in chains:
+        depth = _depth([*made[-1].chains, chain], fusion) if made and fusion != "min" else 0
+        if depth:
+            made[-1] = Group((*made[-1].chains, chain), depth)
+        else:
+            made.append(Group((chain,), 0))
+    return made
+
+
+def _chains(computation: Computation, fusion: Fusion) -> list[Chain]:
+    lists: list[list[Statement]] = []
+    for statement in computation.statements:
+        follows = _following(lists[-1], statement, computation.buffers) if lists and fusion != "min" else None
+        if follows is not None:
+            lists[-1].append(follows)
+        else:
+            lists.append([statement])
+    chains = []
+    for position, members in enumerate(lists):
+        outside = {
+            read.buffer for other in (*lists[:position], *lists[position + 1 :]) for s in other for read in _all(s)
+        }
+        stored = frozenset(
+            s.target for s in members if computation.buffers[s.target].role != "temporary" or s.target in outside
+        )
+        chains.append(Chain(members[0], tuple(members[1:]), stored))
+    return chains
+
+
+def _all(statement: Statement) -> list[Read]:
+    """The elements that a statement reads, that of its target included where it is updated."""
+    own = [] if statement.is_fresh else [Read.of(statement.target, statement.value.dtype, statement.place)]
+    return [*reads(statement.value), *own]
+
+
+def _following(members: Sequence[Statement], given: Statement, buffers: Mapping[str, Buffer]) -> Statement | None:
+    """A statement with the indices of the chain before it, if it follows element by element; None if it does not."""
+    first = members[0]
+    kinds = {buffers[one.target].dtype for one in (*members, given)}
+    if given.reduced or len(kinds) != 1 or not first.value.dtype.is_float or first.value.dtype not in kinds:
+        return None
+    if not any(read.buffer in {one.target for one in members} for read in _all(given)):
+        return None
+    statement = _renamed(given, first)
+    if statement is None:
+        return None
+    written = {one.target for one in members}
+    for read in _all(statement):
+        if read.buffer in written and read.subscripts != first.place:
+            return None
+    earlier = [read for one in members for read in _all(one)]
+    if any(read.buffer == statement.target and read.subscripts != first.place for read in earlier):
+        return None
+    return statement
+
+
+def _renamed(given: Statement, first: Statement) -> Statement | None:
+    """A statement over the same elements as another one, with its indices; None where elements differ."""
+    if len(given.place) != len(first.place):
+        return None
+    environment: dict[str, AffineIndex] = {}
+    for mine, theirs in zip(given.place, first.place, strict=True):
+        if mine.constant != theirs.constant or len(mine.terms) != len(theirs.terms):
+            return None
+        for (variable, factor), (other, same) in zip(mine.terms, theirs.terms, strict=True):
+            if variable.of is not None or variable.size != other.size or factor != same:
+                return None
+            environment[variable.name] = AffineIndex(((other, 1),))
+    known = {axis.name for axis in given.axes if axis.extent > 1}
+    if known != environment.keys():
+        return None
+    return replace(given, axes=first.kept, place=first.place, value=_moved(given.value, environment))
+
+
+def _moved(value: Expr, environment: Mapping[str, AffineIndex]) -> Expr:
+    """A value with its indices replaced."""
+
+    def change(one: Expr) -> Expr | None:
+        if isinstance(one, Coordinate):
+            return Coordinate.of(substituted(one.index, environment), one.dtype)
+        if isinstance(one, Read):
+            subscripts = [
+                substituted(s, environment) if isinstance(s, AffineIndex) else _moved(s, environment)
+                for s in one.subscripts
+            ]
+            return Read.of(one.buffer, one.dtype, subscripts, one.checked)
+        return None
+
+    return rebuilt(value, change)
+
+
+def _depth(chains: Sequence[Chain], fusion: Fusion) -> int:
+    """The most indices over which chains may share loops; 0 for none."""
+    statements = [one for chain in chains for one in (chain.first, *chain.following)]
+    fewest = min(len(chain.first.kept) for chain in chains)
+    written = {one.target for one in statements}
+    depth = 0
+    while depth < fewest and _may_share(chains, statements, written, depth):
+        depth += 1
+    if any(depth == len(chain.first.axes) for chain in chains):
+        depth -= 1  # a vector runs along what is left
+    if fusion == "preserve3" and depth < min(3, max(len(chain.first.kept) for chain in chains)):
+        return 0
+    return max(depth, 0)
+
+
+def _may_share(chains: Sequence[Chain], statements: Sequence[Statement], written: set[str], position: int) -> bool:
+    axes = [_axis(chain.first, position) for chain in chains]
+    first = axes[0]
+    if first is None or any(axis is None or axis.extent != first.extent for axis in axes) or first.extent < 2:
+        return False
+    constants = {one.place[position].constant for one in statements}
+    if len(constants) != 1:
+        return False
+    return all(
+        read.subscripts[position : position + 1] == (one.place[position],)
+        for one in statements
+        for read in _all(one)
+        if read.buffer in written
+    )
+
+
+def _axis(statement: Statement, position: int) -> Axis | None:
+    """The index that alone decides a subscript of the target."""
+    terms = statement.place[position].terms
+    if len(terms) != 1 or terms[0][1] != 1 or terms[0][0].of is not None:
+        return None
+    return next((axis for axis in statement.kept if axis.name == terms[0][0].name), None)
+
+
+def shared_axes(chain: Chain, depth: int) -> list[Axis]:
+    """The indices of a chain whose loops are shared."""
+    found = [_axis(chain.first, position) for position in range(depth)]
+    return [axis for axis in found if axis is not None]

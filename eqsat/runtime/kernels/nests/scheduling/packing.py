@@ -1,0 +1,117 @@
+"""Copies of operands whose elements lie apart along vectors, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.expressions.expression import Expr, number
+from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, reads, rebuilt
+from eqsat.runtime.kernels.nests.scheduling.strides import depends, may_pack
+from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
+
+#: Bytes of the largest copy.
+MOST_PACKED = 1 << 18
+
+
+@dataclass(frozen=True)
+class Pack:
+    """A copy: its buffer of panels as wide as a tile, and the nodes that fill it inside the loops of `entered`."""
+
+    read: Read
+    copy: Read
+    entered: tuple[str, ...]
+    buffer: Buffer
+    nodes: tuple[Node, ...]
+
+
+def packs(
+    statement: Statement,
+    vector: Axis,
+    width: int,
+    loops: Sequence[Axis],
+    buffers: Mapping[str, Buffer],
+    fixed: Collection[str] = (),
+) -> list[Pack]:
+    """The copies that pay, of panels of a width; `loops` are the outer indices in their order.
+
+    A copy is made inside the first loops that all have other elements, and serves all further ones; none is made of
+    what depends on indices that are fixed around the statement.
+    """
+    found: list[Pack] = []
+    for one in reads(statement.value):
+        if not may_pack(one, vector.name, statement, buffers) or any(depends(one, name) for name in fixed):
+            continue
+        known = next((pack for pack in found if _same(pack.read, one)), None)
+        made = known or _pack(one, statement, vector, width, loops, len(found))
+        if made is not None:
+            found.append(Pack(one, made.copy, made.entered, made.buffer, () if known else made.nodes))
+    return found
+
+
+def _same(a: Read, b: Read) -> bool:
+    return a.buffer == b.buffer and a.subscripts == b.subscripts
+
+
+def _pack(
+    read: Read,
+    statement: Statement,
+    vector: Axis,
+    width: int,
+    loops: Sequence[Axis],
+    count: int,
+) -> Pack | None:
+    entered: list[str] = []
+    for axis in loops:
+        if axis.extent > 1 and not depends(read, axis.name):
+            break
+        entered.append(axis.name)
+    inner = [
+        axis for axis in statement.axes if axis is not vector and axis.name not in entered and depends(read, axis.name)
+    ]
+    panels = -(-vector.extent // width)
+    shape = (panels, *(axis.extent for axis in inner), width)
+    buffer = Buffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
+    if buffer.nbytes > MOST_PACKED:
+        return None
+    along = vector.variable
+    copy = Read.of(buffer.name, read.dtype, (along // width, *(axis.variable for axis in inner), along % width))
+    nodes = [*_panels(read, copy, vector, width, inner)]
+    return Pack(read, copy, tuple(entered), buffer, (Local(buffer), *nodes))
+
+
+def _panels(read: Read, copy: Read, vector: Axis, width: int, inner: Sequence[Axis]) -> list[Node]:
+    """Loops that fill whole panels, and those that fill the last one, with zeros behind the last element."""
+    whole, rest = divmod(vector.extent, width)
+    nodes: list[Node] = []
+    for panel, extent, lanes, value in (
+        (None, whole, width, read),
+        (whole, 1, rest, read),
+        (whole, 1, width - rest if rest else 0, number(0, read.dtype)),
+    ):
+        if not extent or not lanes or (panel is not None and not rest):
+            continue
+        lane, tile = f"{vector.name}_l", f"{vector.name}_t"
+        first = AffineIndex.variable(tile, extent) if panel is None else AffineIndex.number(panel)
+        start = rest if isinstance(value, Expr) and not isinstance(value, Read) else 0
+        along = first * width + AffineIndex.variable(lane, lanes) + start
+        place = {axis.name: AffineIndex.variable(f"{axis.name}_l", axis.extent) for axis in inner}
+        target = Read.of(copy.buffer, copy.dtype, (first, *place.values(), AffineIndex.variable(lane, lanes) + start))
+        at = {**place, vector.name: along}
+        node: Node = Loop(lane, lanes, (Assign(target, value, "", at),))
+        for axis in reversed(inner):
+            node = Loop(f"{axis.name}_l", axis.extent, (node,))
+        nodes.append(Loop(tile, extent, (node,)) if panel is None else node)
+    return nodes
+
+
+def packed(value: Expr, made: Sequence[Pack]) -> Expr:
+    """A value that reads the copies."""
+
+    def change(one: Expr) -> Expr | None:
+        if isinstance(one, Read):
+            return next((pack.copy for pack in made if _same(pack.read, one)), None)
+        return None
+
+    return rebuilt(value, change)

@@ -1,0 +1,55 @@
+"""One loop for each index, as a person would write a statement."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.nests.computation import Buffer, Read, Statement
+from eqsat.runtime.kernels.nests.scheduling.tiles import Box
+from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
+from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
+
+
+def plain(statement: Statement, box: Box) -> list[Node]:
+    """Loops over the indices of the target, then over those that are reduced, into one variable."""
+    if any(axis.extent == 0 for axis in statement.kept):
+        return []
+    environment = {}
+    loops: list[tuple[str, int]] = []
+    for axis in statement.kept:
+        if axis.name in box:
+            first, extent = box[axis.name]
+            environment[axis.name] = first + AffineIndex.variable(f"{axis.name}_f", extent)
+            loops.append((f"{axis.name}_f", extent))
+        else:
+            loops.append((axis.name, axis.extent))
+    target, dtype = own_element(statement), statement.value.dtype
+    body: tuple[Node, ...]
+    if statement.reduced:
+        buffer = Buffer("acc", dtype, (), "local")
+        total = Read.of("acc", dtype, ())
+        start = neutral(statement.reduction, dtype) if statement.is_fresh else target
+        update: Node = Assign(total, statement.value, statement.reduction, environment)
+        for axis in reversed(statement.reduced):
+            update = Loop(axis.name, axis.extent, (update,), is_reduced=True)
+        body = (
+            Local(buffer, True),
+            Assign(total, start, "", environment),
+            update,
+            Assign(target, total, "", environment),
+        )
+    else:
+        reduction = "" if statement.is_fresh else statement.reduction
+        body = (Assign(target, statement.value, reduction, environment),)
+    for name, extent in reversed(loops):
+        body = (Loop(name, extent, body),)
+    return list(body)
+
+
+def without_empty(statement: Statement) -> Statement:
+    """A statement that reduces nothing as one that assigns the neutral element, or leaves the target alone."""
+    if all(axis.extent for axis in statement.reduced):
+        return statement
+    value = neutral(statement.reduction, statement.value.dtype)
+    return replace(statement, axes=statement.kept, value=value)

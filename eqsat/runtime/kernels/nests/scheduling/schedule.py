@@ -1,0 +1,84 @@
+"""Computations scheduled: statements in groups, groups in loops, by the options of a mapping."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from eqsat.language.terms import DType
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.nests.computation import Computation, Statement
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.scheduling.fusion import Group, groups, shared_axes
+from eqsat.runtime.kernels.nests.scheduling.plain import plain, without_empty
+from eqsat.runtime.kernels.nests.scheduling.tiles import Box, Chain, TileSchedule
+from eqsat.runtime.kernels.nests.tree import Loop, Node
+
+
+def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, ...]:
+    """The loops of a computation."""
+    statements = [without_empty(one) for one in computation.statements]
+    computation = computation.with_statements([one for one in statements if one.points])
+    nodes: list[Node] = []
+    for group in groups(computation, "min" if options.is_naive else options.fusion):
+        nodes += _group(group, computation, options)
+    return tuple(nodes)
+
+
+def _group(group: Group, computation: Computation, options: MappingOptions) -> list[Node]:
+    if not group.depth:
+        made, copies = _chain(group.chains[0], computation, options, {})
+        return [*copies, *_parallel(made, options)]
+    axes = [shared_axes(chain, group.depth) for chain in group.chains]
+    *outer, last = axes[0]
+    rows = min(options.fused_rows, last.extent)
+    before: list[Node] = []
+    whole, rest = divmod(last.extent, rows)
+    nodes: list[Node] = []
+    for count, extent, start in ((whole, rows, 0), (1, rest, whole * rows)):
+        if not count or not extent:
+            continue
+        tile = f"{last.name}_r"
+        first = AffineIndex.variable(tile, count) * extent + start
+        body: list[Node] = []
+        for chain, own in zip(group.chains, axes, strict=True):
+            box: dict[str, tuple[AffineIndex, int]] = {
+                mine.name: (AffineIndex.variable(f"{shared.name}_r", shared.extent), 1)
+                for mine, shared in zip(own[:-1], outer, strict=True)
+            }
+            box[own[-1].name] = (first, extent)
+            made, ahead = _chain(chain, computation, options, box)
+            body += made
+            before += ahead if not start else []
+        node: list[Node] = [Loop(tile, count, tuple(body))] if count > 1 else body
+        nodes += node
+    for axis in reversed(outer):
+        nodes = [Loop(f"{axis.name}_r", axis.extent, tuple(nodes))]
+    return [*before, *_parallel(nodes, options)]
+
+
+def _chain(chain: Chain, computation: Computation, options: MappingOptions, box: Box) -> tuple[list[Node], list[Node]]:
+    """The loops of a chain, and the copies that are made before the loops around it."""
+    if not options.is_naive and _is_float(chain.first, computation):
+        tiles = TileSchedule(chain, computation.buffers, options, box)
+        made = tiles.nodes()
+        if made:
+            return made, tiles.before
+    return [node for one in (chain.first, *chain.following) for node in plain(one, box)], []
+
+
+def _is_float(statement: Statement, computation: Computation) -> bool:
+    dtype = computation.buffers[statement.target].dtype
+    return dtype in (DType.FLOAT32, DType.FLOAT64) and dtype is statement.value.dtype
+
+
+def _parallel(nodes: Sequence[Node], options: MappingOptions) -> list[Node]:
+    """Loops whose rounds are shared by threads."""
+    if options.threads == 1:
+        return list(nodes)
+    return [
+        replace(node, kind="parallel")
+        if isinstance(node, Loop) and node.extent > 1 and node.kind == "serial" and not node.is_reduced
+        else node
+        for node in nodes
+    ]

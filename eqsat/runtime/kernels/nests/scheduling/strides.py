@@ -1,0 +1,83 @@
+"""Strides of reads along indices, and the index that vectors run along."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, indices_of, reads
+
+#: The cost of an element that is copied beside one that is read where it lies, where copies are read many times.
+_COPIED = 0.3
+#: The cost of adding up the lanes of vectors along a reduced index.
+_FOLDED = 0.5
+
+
+def stride(read: Read, axis: str, buffers: Mapping[str, Buffer]) -> int | None:
+    """Elements between neighbours along an index; None where they are not evenly spaced."""
+    total = 0
+    for subscript, step in zip(read.subscripts, buffers[read.buffer].strides, strict=True):
+        if not isinstance(subscript, AffineIndex):
+            if axis in indices_of(subscript):
+                return None
+            continue
+        if any(variable.of is not None and variable.of.reads(axis) for variable, _ in subscript.terms):
+            return None
+        total += subscript.coefficient(axis) * step
+    return total
+
+
+def depends(read: Read, axis: str) -> bool:
+    """True where an element is another one for another value of an index."""
+    return axis in indices_of(read)
+
+
+def is_reused(read: Read, axes: Iterable[Axis]) -> bool:
+    """True where an element is read for several values of an index."""
+    return any(axis.extent > 1 and not depends(read, axis.name) for axis in axes)
+
+
+def may_pack(read: Read, axis: str, statement: Statement, buffers: Mapping[str, Buffer]) -> bool:
+    """True where copies side by side along an index pay: elements that lie apart, and are read more than once."""
+    apart = read.is_affine and stride(read, axis, buffers) not in (0, 1)
+    return apart and read.buffer != statement.target and not any(read.checked) and is_reused(read, statement.axes)
+
+
+def vector_axis(statement: Statement, buffers: Mapping[str, Buffer], lanes: int, chosen: int = -1) -> Axis | None:
+    """The index along which vectors run: that of a number, or the one along which the fewest elements lie apart.
+
+    None where no index has two values.
+    """
+    candidates = [axis for axis in statement.axes if axis.extent > 1]
+    if 0 <= chosen < len(statement.axes) and statement.axes[chosen] in candidates:
+        return statement.axes[chosen]
+    return min(candidates, key=lambda axis: _cost(statement, axis, buffers, lanes), default=None)
+
+
+def _cost(statement: Statement, axis: Axis, buffers: Mapping[str, Buffer], lanes: int) -> float:
+    total = 2.0 * max(0.0, 1 - axis.extent / lanes)
+    for read in reads(statement.value):
+        if stride(read, axis.name, buffers) not in (0, 1):
+            total += _COPIED if may_pack(read, axis.name, statement, buffers) else 1.0
+    if axis.is_reduced:
+        return total + _FOLDED
+    written = Read.of(statement.target, statement.value.dtype, statement.place)
+    if stride(written, axis.name, buffers) != 1:
+        total += _COPIED if statement.reduced else 1.0
+    return total
+
+
+def row_axis(statement: Statement, vector: Axis, buffers: Mapping[str, Buffer]) -> Axis | None:
+    """The index of the target along which a tile in registers has rows: that along which most vectors are read again.
+
+    None where every vector is read once.
+    """
+    along = [read for read in reads(statement.value) if stride(read, vector.name, buffers) != 0]
+    order = {axis.name: number for number, axis in enumerate(statement.axes)}
+
+    def gain(axis: Axis) -> tuple[int, int]:
+        return sum(not depends(read, axis.name) for read in along), order[axis.name]
+
+    candidates = [axis for axis in statement.kept if axis is not vector and axis.extent > 1]
+    best = max(candidates, key=gain, default=None)
+    return best if best is not None and statement.reduced and gain(best)[0] else None

@@ -1,0 +1,289 @@
+"""Tiles in registers: a statement over floats, several rows of several vectors at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.expressions.expression import Expr
+from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, rebuilt
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.scheduling.packing import Pack, packed, packs
+from eqsat.runtime.kernels.nests.scheduling.strides import row_axis, vector_axis
+from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
+from eqsat.runtime.kernels.nests.tree import Assign, Fold, Local, Loop, Node, Vector
+
+#: An index that is fixed by loops around a statement: its first value, and how many it has.
+Box = Mapping[str, tuple[AffineIndex, int]]
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A statement and those that follow it at the same elements, element by element.
+
+    Of the targets, `stored` ones are written to memory; others are read by the chain alone.
+    """
+
+    first: Statement
+    following: tuple[Statement, ...]
+    stored: frozenset[str]
+
+
+@dataclass(frozen=True)
+class _Tile:
+    """Rows and vectors, from where on; `limit` elements of the last vector are there."""
+
+    row: AffineIndex
+    rows: int
+    column: AffineIndex
+    vectors: int
+    limit: int
+
+
+@dataclass
+class TileSchedule:
+    """The loops of a chain; copies that serve all values of fixed indices are in `before`."""
+
+    chain: Chain
+    buffers: Mapping[str, Buffer]
+    options: MappingOptions
+    box: Box
+
+    def __post_init__(self) -> None:
+        statement = self.chain.first
+        self.dtype = statement.value.dtype
+        self.lanes = max(self.options.vector_bytes // self.dtype.itemsize, 1)
+        axes = tuple(
+            replace(axis, extent=self.box[axis.name][1]) if axis.name in self.box else axis for axis in statement.axes
+        )
+        self.statement = replace(statement, axes=axes)
+        free = replace(statement, axes=tuple(axis for axis in axes if axis.name not in self.box))
+        number = self.options.vector_axis
+        chosen = statement.axes[number] if 0 <= number < len(statement.axes) else None
+        at = free.axes.index(chosen) if chosen is not None and chosen in free.axes else -1
+        self.vector = vector_axis(free, self.buffers, self.lanes, at)
+        self.row = row_axis(self.statement, self.vector, self.buffers) if self.vector is not None else None
+        self.before: list[Node] = []
+        self._environment = {name: first for name, (first, _) in self.box.items()}
+
+    def nodes(self) -> list[Node]:
+        """The loops; none where no index runs along vectors, or there is nothing to compute."""
+        vector = self.vector
+        if vector is None or not self.statement.points:
+            return []
+        vectors = min(self.options.vectors, -(-vector.extent // self.lanes))
+        self.width = vectors * self.lanes
+        outer = [axis for axis in self.statement.kept if axis is not vector and axis is not self.row]
+        free = [axis for axis in outer if axis.name not in self.box]
+        self.packs: list[Pack] = []
+        if self.options.pack and not vector.is_reduced:
+            self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box)
+        self.value = packed(self.statement.value, self.packs)
+        self.local = {**self.buffers, **{pack.buffer.name: pack.buffer for pack in self.packs}}
+        self.before = [node for pack in self.packs if not pack.entered for node in pack.nodes]
+        made = self._outer(outer, [])
+        if not self.box:
+            made, self.before = [*self.before, *made], []
+        return made
+
+    def _outer(self, axes: Sequence[Axis], entered: Sequence[str]) -> list[Node]:
+        """Loops over the indices that are not of a tile, with the copies that are made inside."""
+        if not axes:
+            return self._tiles()
+        axis, *more = axes
+        if axis.name in self.box:
+            first, extent = self.box[axis.name]
+            inner = f"{axis.name}_f"
+            self._environment[axis.name] = first + AffineIndex.variable(inner, extent)
+            return [Loop(inner, extent, tuple(self._outer(more, entered)))]
+        entered = [*entered, axis.name]
+        ready = [pack for pack in self.packs if list(pack.entered) == entered]
+        body = [*(node for pack in ready for node in pack.nodes), *self._outer(more, entered)]
+        return [Loop(axis.name, axis.extent, tuple(body))]
+
+    def _tiles(self) -> list[Node]:
+        assert self.vector is not None
+        if self.vector.is_reduced:
+            return self._rows(lambda row, rows: self._folded(row, rows))
+        if self.options.is_column_major:
+            return self._columns(
+                lambda column, vectors, limit: self._rows(
+                    lambda row, rows: self._tile(_Tile(row, rows, column, vectors, limit))
+                )
+            )
+        return self._rows(
+            lambda row, rows: self._columns(
+                lambda column, vectors, limit: self._tile(_Tile(row, rows, column, vectors, limit))
+            )
+        )
+
+    def _rows(self, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:
+        """Loops over tiles of rows, and what is left of them."""
+        row = self.row
+        if row is None:
+            return body(AffineIndex(()), 1)
+        base = self.box[row.name][0] if row.name in self.box else AffineIndex(())
+        return _split(row, min(self.options.rows, row.extent), lambda at, rows: body(base + at, rows))
+
+    def _columns(self, body: Callable[[AffineIndex, int, int], list[Node]]) -> list[Node]:
+        """Loops over tiles of vectors, and what is left of them."""
+        assert self.vector is not None
+        return _split(self.vector, self.width, lambda at, rest: body(at, -(-rest // self.lanes), rest))
+
+    def _at(self, tile: _Tile) -> dict[str, AffineIndex]:
+        """The indices of an element in a tile."""
+        at = dict(self._environment)
+        if self.row is not None:
+            at[self.row.name] = tile.row + self._row(tile)
+        if self.vector is not None and not self.vector.is_reduced:
+            at[self.vector.name] = tile.column + self._column(tile) * self.lanes + self._lane()
+        return at
+
+    def _row(self, tile: _Tile) -> AffineIndex:
+        return AffineIndex.variable(f"{self.row.name}_u", tile.rows) if self.row is not None else AffineIndex(())
+
+    def _column(self, tile: _Tile) -> AffineIndex:
+        assert self.vector is not None
+        return AffineIndex.variable(f"{self.vector.name}_u", tile.vectors)
+
+    def _lane(self) -> AffineIndex:
+        assert self.vector is not None
+        return AffineIndex.variable(f"{self.vector.name}_l", self.lanes)
+
+    def _register(self, name: str, tile: _Tile) -> tuple[Local, Read]:
+        buffer = Buffer(name, self.dtype, (tile.rows, tile.vectors, self.lanes), "local")
+        self.local[name] = buffer
+        place = (self._row(tile), self._column(tile), self._lane())
+        return Local(buffer, True, self.lanes), Read.of(name, self.dtype, place)
+
+    def _each(self, tile: _Tile, *body: Assign) -> Node:
+        """Assignments for every vector of a tile, written out."""
+        assert self.vector is not None
+        node: Node = Vector(f"{self.vector.name}_l", self.lanes, self._column(tile) * self.lanes, tile.limit, body)
+        node = Loop(f"{self.vector.name}_u", tile.vectors, (node,), "unrolled")
+        return Loop(f"{self.row.name}_u", tile.rows, (node,), "unrolled") if self.row is not None else node
+
+    def _tile(self, tile: _Tile) -> list[Node]:
+        statement, at = self.statement, self._at(tile)
+        local, register = self._register("acc", tile)
+        target = own_element(self.chain.first)
+        nodes: list[Node] = [local]
+        if statement.reduced:
+            start = neutral(statement.reduction, self.dtype) if statement.is_fresh else target
+            nodes.append(self._each(tile, Assign(register, start, "", at)))
+            update = self._each(tile, Assign(register, self.value, statement.reduction, at))
+            nodes += _reduced(statement.reduced, (update,), self.options.unroll)
+        else:
+            nodes.append(self._each(tile, Assign(register, self.value, "", at)))
+            if statement.reduction and not statement.is_fresh:
+                nodes.append(self._each(tile, Assign(register, target, statement.reduction, at)))
+        return [*nodes, *self._stored(register, tile, at)]
+
+    def _stored(self, register: Read, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
+        """The statements that follow, on registers, and the stores of what is kept."""
+        nodes: list[Node] = []
+        held: dict[str, Read] = {self.chain.first.target: register}
+        for number, one in enumerate(self.chain.following):
+            local, made = self._register(f"acc_{number}", tile)
+            value = from_registers(one, held)
+            nodes += [local, self._each(tile, Assign(made, value, "", at))]
+            if one.reduction and not one.is_fresh:
+                nodes.append(self._each(tile, Assign(made, held.get(one.target, own_element(one)), one.reduction, at)))
+            held[one.target] = made
+        places = {one.target: own_element(one) for one in (self.chain.first, *self.chain.following)}
+        for name, made in held.items():
+            if name in self.chain.stored:
+                nodes.append(self._each(tile, Assign(places[name], made, "", at)))
+        return nodes
+
+    def _folded(self, row: AffineIndex, rows: int) -> list[Node]:
+        """A tile of rows whose vectors run along a reduced index, and are added up in the end."""
+        statement, vector = self.statement, self.vector
+        assert vector is not None
+        wide = vector.extent // self.lanes
+        tile = _Tile(row, rows, AffineIndex(()), min(self.options.vectors, max(wide, 1)), 1 << 62)
+        self.width = tile.vectors * self.lanes
+        whole = vector.extent // self.width * self.width
+        scalar = replace(tile, vectors=1)
+        at = self._at(tile)
+        local, lanes = self._register("lanes", tile)
+        total_buffer = Buffer("acc", self.dtype, (rows, 1), "local")
+        self.local["acc"] = total_buffer
+        total = Read.of("acc", self.dtype, (self._row(tile), AffineIndex(())))
+        start = neutral(statement.reduction, self.dtype)
+        begin = start if statement.is_fresh else own_element(self.chain.first)
+        nodes: list[Node] = [Local(total_buffer, True), self._scalars(scalar, Assign(total, begin, "", at))]
+        body: list[Node] = []
+        if whole:
+            along = AffineIndex.variable(f"{vector.name}_t", whole // self.width) * self.width
+            place = {**at, vector.name: along + self._column(tile) * self.lanes + self._lane()}
+            nodes += [local, self._each(tile, Assign(lanes, start, "", at))]
+            update = self._each(tile, Assign(lanes, self.value, statement.reduction, place))
+            body.append(Loop(f"{vector.name}_t", whole // self.width, (update,), is_reduced=True))
+        if vector.extent > whole:
+            rest = AffineIndex.variable(f"{vector.name}_t", vector.extent - whole) + whole
+            one = self._scalars(scalar, Assign(total, self.value, statement.reduction, {**at, vector.name: rest}))
+            body.append(Loop(f"{vector.name}_t", vector.extent - whole, (one,), is_reduced=True))
+        others = [axis for axis in statement.reduced if axis is not vector]
+        nodes += _reduced(others, tuple(body), 1)
+        if whole:
+            fold = Fold(total, lanes, statement.reduction, at)
+            node: Node = Loop(f"{vector.name}_u", tile.vectors, (fold,), "unrolled")
+            row_name = self.row.name if self.row is not None else ""
+            nodes.append(Loop(f"{row_name}_u", rows, (node,), "unrolled") if row_name else node)
+        return [*nodes, *self._stored_scalars(total, scalar, at)]
+
+    def _scalars(self, tile: _Tile, body: Assign) -> Node:
+        return Loop(f"{self.row.name}_u", tile.rows, (body,), "unrolled") if self.row is not None else body
+
+    def _stored_scalars(self, total: Read, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
+        held: dict[str, Read] = {self.chain.first.target: total}
+        nodes: list[Node] = []
+        for number, one in enumerate(self.chain.following):
+            buffer = Buffer(f"acc_{number}", self.dtype, (tile.rows, 1), "local")
+            self.local[buffer.name] = buffer
+            made = Read.of(buffer.name, self.dtype, (self._row(tile), AffineIndex(())))
+            nodes += [Local(buffer, True), self._scalars(tile, Assign(made, from_registers(one, held), "", at))]
+            if one.reduction and not one.is_fresh:
+                old = held.get(one.target, own_element(one))
+                nodes.append(self._scalars(tile, Assign(made, old, one.reduction, at)))
+            held[one.target] = made
+        places = {one.target: own_element(one) for one in (self.chain.first, *self.chain.following)}
+        for name, made in held.items():
+            if name in self.chain.stored:
+                nodes.append(self._scalars(tile, Assign(places[name], made, "", at)))
+        return nodes
+
+
+def from_registers(statement: Statement, held: Mapping[str, Read]) -> Expr:
+    """The value of a statement whose chain holds elements of its operands in registers."""
+
+    def change(one: Expr) -> Expr | None:
+        if isinstance(one, Read) and one.buffer in held:
+            return held[one.buffer]
+        return None
+
+    return rebuilt(statement.value, change)
+
+
+def _split(axis: Axis, size: int, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:
+    """A loop over whole tiles of an index, and the rest of it."""
+    whole, rest = divmod(axis.extent, size)
+    nodes: list[Node] = []
+    if whole == 1:
+        nodes += body(AffineIndex(()), size)
+    elif whole:
+        tile = f"{axis.name}_t"
+        nodes.append(Loop(tile, whole, tuple(body(AffineIndex.variable(tile, whole) * size, size))))
+    if rest:
+        nodes += body(AffineIndex.number(whole * size), rest)
+    return nodes
+
+
+def _reduced(axes: Sequence[Axis], body: tuple[Node, ...], unroll: int) -> list[Node]:
+    """Loops over reduced indices, the last innermost."""
+    nodes = body
+    for number, axis in enumerate(reversed(axes)):
+        nodes = (Loop(axis.name, axis.extent, nodes, "serial", unroll if not number else 1, True),)
+    return list(nodes)

@@ -1,0 +1,20 @@
+"""Values that schedules need beside those of statements."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from eqsat.language.comprehension.evaluation import neutral as neutral_element
+from eqsat.language.terms import DType
+from eqsat.runtime.kernels.expressions.expression import Expr, number
+from eqsat.runtime.kernels.nests.computation import Read, Statement
+
+
+def neutral(reduction: str, dtype: DType) -> Expr:
+    """The number with which a reduction begins."""
+    return number(np.asarray(neutral_element(reduction, dtype)), dtype)
+
+
+def own_element(statement: Statement) -> Read:
+    """The element that a statement writes, as one that is read."""
+    return Read.of(statement.target, statement.value.dtype, statement.place)

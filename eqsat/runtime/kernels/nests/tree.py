@@ -1,0 +1,78 @@
+"""Trees of loops: what a schedule makes of a computation, and text is printed from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.expressions.expression import Expr
+from eqsat.runtime.kernels.nests.computation import Buffer, Environment, Read
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A body for each value of a variable from 0 on; unrolled loops are written out.
+
+    Rounds of loops that are not reduced do not depend on each other.
+    """
+
+    variable: str
+    extent: int
+    body: tuple[Node, ...]
+    kind: Literal["serial", "unrolled", "parallel"] = "serial"
+    unroll: int = 1
+    is_reduced: bool = False
+
+
+@dataclass(frozen=True)
+class Vector:
+    """Assignments for the elements side by side along a variable, at most `lanes`: those from `first` to `limit`."""
+
+    variable: str
+    lanes: int
+    first: AffineIndex
+    limit: int
+    body: tuple[Assign, ...]
+
+
+@dataclass(frozen=True)
+class Local:
+    """A buffer that lives in the block: an array, or with `is_register` one variable for each element.
+
+    One of several `lanes` holds a vector in each.
+    """
+
+    buffer: Buffer
+    is_register: bool = False
+    lanes: int = 1
+
+
+@dataclass(frozen=True)
+class Assign:
+    """target = value, or with a reduction target = target op value; indices are those of an environment."""
+
+    target: Read
+    value: Expr
+    reduction: str = ""
+    environment: Environment = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Fold:
+    """target = the reduction of the lanes of a register, with what the target holds unless it is fresh."""
+
+    target: Read
+    source: Read
+    reduction: str
+    environment: Environment = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A comment."""
+
+    text: str
+
+
+Node: TypeAlias = "Loop | Vector | Local | Assign | Fold | Note"

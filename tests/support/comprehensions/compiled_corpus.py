@@ -1,0 +1,46 @@
+"""All right programs of the corpus compiled to C at once, with options and flags, and held against NumPy."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+
+from eqsat.errors import BackendError
+from eqsat.runtime.c.kernel import CompiledFunction, c_text, computation_of
+from eqsat.runtime.c.library import libraries
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.printing.c_printer import FunctionText, translation_unit
+from tests.support.comprehensions.comprehension_cases import Right, check_equal
+from tests.support.comprehensions.comprehension_corpus import RIGHT
+
+
+def text_of(program: Right, options: MappingOptions, name: str) -> FunctionText:
+    """The text of a program for the shapes of its arguments, under a name."""
+    arguments, named = program.arguments(program.function)
+    inferred, tensors = program.function.bind(arguments, named)
+    given = [one for one in program.function.scope.updated if one in tensors]
+    return c_text(replace(computation_of(program.function, inferred, given), name=name), options)
+
+
+def check_corpus(options: MappingOptions, flags: list[str]) -> int:
+    """Run every program in C on two draws of its arguments; how many were held against NumPy."""
+    texts = [text_of(program, options, f"program_{number}") for number, program in enumerate(RIGHT)]
+    unit = translation_unit(texts)
+    for program, text in zip(RIGHT, texts, strict=True):
+        entry = libraries().entry(unit, text.entry, flags)
+        for seed in (0, 1):
+            function = program.function
+            arguments, named = program.arguments(function, seed)
+            inferred, tensors = function.bind(arguments, named)
+            given = frozenset(one for one in function.scope.updated if one in tensors)
+            made = CompiledFunction(function, inferred, given, text, entry).run(tensors)
+            try:
+                check_equal(function.deliver(made, arguments, named), program.reference(*arguments, **named))
+            except (AssertionError, BackendError) as error:
+                raise AssertionError(f"{function.name}: {error}\n{text.code}") from error
+    return len(texts)
+
+
+if __name__ == "__main__":
+    print(check_corpus(MappingOptions.of(json.loads(sys.argv[1])), sys.argv[2:]))
