@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Array
+from eqsat.runtime.c.blas import blas_pointers
 from eqsat.runtime.c.library import Entry, libraries
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.nests.comprehensions import lowered
@@ -97,7 +98,13 @@ def compiled(
     text = c_text(computation_of(function, inferred, tuple(given)), options)
     flags = ("-fopenmp",) if options.threads > 1 else ()
     entry = libraries().entry(text.complete, text.entry, flags)
+    if text.calls_blas:
+        libraries().entry(text.complete, "set_blas", flags)(blas_pointers())
     return CompiledFunction(function, inferred, given, text, entry)
+
+
+#: Chooses options for a call: of a function, its ranges and shapes, and its arrays by name.
+Chooser = Callable[[TensorFunction, Inferred, Mapping[str, Array]], MappingOptions]
 
 
 class Kernel:
@@ -106,11 +113,14 @@ class Kernel:
     Results are those of the function, but for the order of sums.
     """
 
-    def __init__(self, function: TensorFunction, options: MappingOptions) -> None:
-        self.function, self.options = function, options
+    def __init__(self, function: TensorFunction, choose: Chooser) -> None:
+        self.function, self._choose = function, choose
         self._compiled: dict[Any, CompiledFunction] = {}
         self._direct: dict[Any, CompiledFunction] = {}
         self._types = tuple(function.types[one.name].numpy for one in function.scope.function.parameters)
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.function.name}, {len(self._compiled)} compiled)"
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
@@ -128,14 +138,14 @@ class Kernel:
 
     def _at(self, inferred: Inferred, tensors: Mapping[str, Array]) -> CompiledFunction:
         given = frozenset(name for name in self.function.scope.updated if name in tensors)
-        shapes = tuple(tensors[one.name].shape for one in self.function.scope.function.parameters)
-        key = (shapes, given, tuple(map(str, inferred.known.values())))
+        key = (*shapes_of(self.function, inferred), given)
         if key not in self._compiled:
-            self._compiled[key] = compiled(self.function, inferred, given, self.options)
+            options = self._choose(self.function, inferred, tensors)
+            self._compiled[key] = compiled(self.function, inferred, given, options)
         return self._compiled[key]
 
     def _straight(self, arguments: Sequence[Any]) -> Any:
-        """The results of a call whose arrays are as the last ones were; None where anything has to be looked at."""
+        """The results of a call whose arrays are as those of an earlier one; None where anything is to be looked at."""
         key = []
         for array, dtype in zip(arguments, self._types, strict=False):
             if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
@@ -151,3 +161,12 @@ class Kernel:
         if found.compute(arguments, results):
             return None
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def shapes_of(function: TensorFunction, inferred: Inferred) -> tuple[str, ...]:
+    """The shapes of the parameters, and the sizes and integers that ranges depend on, as text."""
+    shapes = [
+        f"{one.name}:{function.types[one.name].value}{list(inferred.shapes[one.name])}"
+        for one in function.scope.function.parameters
+    ]
+    return (*shapes, *(f"{name}={value}" for name, value in inferred.known.items()))

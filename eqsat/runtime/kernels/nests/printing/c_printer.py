@@ -15,7 +15,7 @@ from eqsat.runtime.kernels.nests.computation import Computation
 from eqsat.runtime.kernels.nests.printing.lines import Lines, bare
 from eqsat.runtime.kernels.nests.printing.scalars import Memory, ScalarPrinter
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
-from eqsat.runtime.kernels.nests.tree import Assign, Fold, Local, Loop, Node, Note, Vector
+from eqsat.runtime.kernels.nests.tree import Assign, Fold, Gemm, Local, Loop, Node, Vector
 
 #: Bytes at whose multiples buffers of the workspace begin.
 ALIGNMENT = 64
@@ -37,6 +37,7 @@ class FunctionText:
     name: str
     arguments: tuple[str, ...]
     workspace: int
+    calls_blas: bool = False
 
     @property
     def entry(self) -> str:
@@ -50,13 +51,14 @@ class FunctionText:
 
 
 @cache
-def _prelude() -> str:
-    return files("eqsat.runtime.kernels.nests").joinpath("prelude.h").read_text(encoding="utf-8")
+def _shipped(name: str) -> str:
+    return files("eqsat.runtime.kernels.nests").joinpath(name).read_text(encoding="utf-8")
 
 
 def translation_unit(functions: Sequence[FunctionText]) -> str:
     """The text of a library of functions of different names, each with its entry."""
-    texts = [_prelude(), *dict.fromkeys(text for one in functions for text in one.vectors)]
+    blas = [_shipped("blas.h")] if any(one.calls_blas for one in functions) else []
+    texts = [_shipped("prelude.h"), *blas, *dict.fromkeys(text for one in functions for text in one.vectors)]
     for one in functions:
         pointers = ", ".join(f"p[{number}]" for number in range(len(one.arguments) + 1))
         texts += [one.code, f"int {one.entry}(void *const *p) {{ return {one.name}({pointers}); }}\n"]
@@ -75,6 +77,7 @@ class _CPrinter:
         self.memory = Memory(dict(computation.buffers), {name: name for name in computation.buffers})
         self.scalars = ScalarPrinter(self.lines, self.memory)
         self._vectors: set[tuple[DType, int]] = set()
+        self._blas: set[str] = set()
         for name in (*computation.buffers, computation.name):
             self.lines.name(name)
 
@@ -98,7 +101,8 @@ class _CPrinter:
         head = f"static int {computation.name}(\n    {joined}) {{"
         code = "\n".join([head, *self.lines.text, "}", ""])
         vectors = tuple(definitions(dtype, lanes) for dtype, lanes in sorted(self._vectors, key=str))
-        return FunctionText(vectors, code, computation.name, (*computation.operands, *computation.results), workspace)
+        arguments = (*computation.operands, *computation.results)
+        return FunctionText(vectors, code, computation.name, arguments, workspace, bool(self._blas))
 
     def _node(self, node: Node) -> None:
         match node:
@@ -121,8 +125,8 @@ class _CPrinter:
                 self._assign(node)
             case Fold():
                 self._fold(node)
-            case Note():
-                self.lines.add(f"/* {node.text} */")
+            case Gemm():
+                self._gemm(node)
 
     def _body(self, nodes: Sequence[Node]) -> None:
         for node in nodes:
@@ -190,6 +194,21 @@ class _CPrinter:
                 self.lines.add(f"{registers[tuple(place)]} = {bare(text)};")
             else:
                 printer.store(one.target, text)
+
+    def _gemm(self, node: Gemm) -> None:
+        """A call as FORTRAN has it, whose matrices are stored column after column: of the transposed matrices."""
+        self.scalars.environment = node.environment
+        first, second, target = (
+            f"{self.memory.texts[one.buffer]} + {self.scalars.offset(one, False)}" for one in node.matrices
+        )
+        rows, columns, summed = node.sizes
+        a, b, c = node.steps
+        letter = "s" if node.matrices[2].dtype is DType.FLOAT32 else "d"
+        self._blas.add(letter)
+        flags = ", ".join('"T"' if one else '"N"' for one in reversed(node.transposed))
+        matrices = f"{second}, {b}, {first}, {a}, {int(node.is_updated)}, {target}, {c}"
+        self.lines.add(f"multiply_{letter}({flags}, {columns}, {rows}, {summed}, {matrices});")
+        self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     def _fold(self, node: Fold) -> None:
         self.scalars.environment = node.environment
