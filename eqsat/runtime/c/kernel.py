@@ -97,6 +97,13 @@ def compiled(
     """A function compiled for shapes; BackendError where it has no C, or there is no compiler."""
     text = c_text(computation_of(function, inferred, tuple(given)), options)
     flags = ("-fopenmp",) if options.threads > 1 else ()
+    if flags and not libraries().compiler.has_threads:
+        raise BackendError(
+            f"threads = {options.threads} with {' '.join(libraries().compiler.command)}",
+            where=function.name,
+            expected="a compiler with OpenMP",
+            remedy="take threads=1, or set CC to gcc or clang with OpenMP",
+        )
     entry = libraries().entry(text.complete, text.entry, flags)
     if text.calls_blas:
         libraries().entry(text.complete, "set_blas", flags)(blas_pointers())

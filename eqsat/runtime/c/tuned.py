@@ -172,7 +172,7 @@ def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str]
         "fusion": ("max", "min", "preserve3") if shares else ("max",),
         "fused_rows": (4, 1, 2, 8, 16) if shares else (4,),
         "library": (False, True),
-        "threads": (1, threads) if threads > 1 else (1,),
+        "threads": (1, threads) if threads > 1 and toolchain().has_threads else (1,),
     }
     return OptionSpace(options, _is_sensible)
 

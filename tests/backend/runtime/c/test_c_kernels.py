@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 import subprocess
 import sys
@@ -282,3 +283,20 @@ def test_vectors_of_exp_and_tanh_are_within_three_units() -> None:
             np.testing.assert_array_equal(made[~finite], rounded[~finite])
             unit = np.maximum(np.spacing(np.abs(wanted[finite]).astype(np.float32)), 2.0**-149)
             assert np.max(np.abs(made[finite] - wanted[finite]) / unit) <= 3
+
+
+def test_a_compiler_without_threads_is_told_of_and_not_tuned_for(tmp_path: Path) -> None:
+    """A compiler that refuses the flag of OpenMP, as one without its library does."""
+    refusing = tmp_path / "refusing-cc"
+    refusing.write_text('#!/bin/sh\ncase "$*" in *-fopenmp*) exit 1;; esac\nexec cc "$@"\n')
+    refusing.chmod(0o755)
+    script = (
+        "import numpy as np, eqsat\nfrom eqsat.errors import BackendError\nx = np.ones((4, 4), np.float32)\n"
+        f"source = {PRODUCT!r}\n"
+        "try:\n    eqsat.kernel(source, {'threads': 2})(x, x)\nexcept BackendError as error:\n    print(error)\n"
+        "print({one.candidate['threads'] for one in eqsat.autotune(source, x, x, seconds=3, progress=False).history})\n"
+    )
+    environment = {**os.environ, "CC": str(refusing), "EQSAT_KERNEL_CACHE": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
+    assert "a compiler with OpenMP" in done.stdout, done.stderr
+    assert done.stdout.splitlines()[-1] == "{1}"
