@@ -65,15 +65,33 @@ class CompiledFunction:
     def run(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
         """The results for tensors by name; the errors of a call where subscripts or divisors do not fit."""
         function = self.function
-        operands = [np.ascontiguousarray(tensors[one.name]) for one in function.scope.function.parameters]
-        results = []
-        for name, (shape, dtype) in zip(function.results, self.result_types, strict=True):
-            made = np.array(tensors[name], dtype, order="C") if name in self.given else np.empty(shape, dtype)
-            results.append(made)
+        operands, results = self._arrays(tensors)
         if self.compute(operands, results):
             evaluate(function.scope, function.types, self.inferred, tensors)
             raise BackendError("a kernel that fails where its comprehension does not", where=function.name)
         return tuple(results)
+
+    def bound(self, tensors: Mapping[str, Array]) -> Callable[[], int]:
+        """A call that computes the results of arrays that are looked at once; for measuring."""
+        operands, results = self._arrays(tensors)
+        addresses = [array.ctypes.data for array in (*operands, *results)]
+        pointers = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, self._workspace())
+        kept = operands, results
+
+        def call() -> int:
+            assert kept
+            return self.entry(pointers)
+
+        return call
+
+    def _arrays(self, tensors: Mapping[str, Array]) -> tuple[list[Array], list[Array]]:
+        """The operands, contiguous, and arrays for the results."""
+        operands = [np.ascontiguousarray(tensors[one.name]) for one in self.function.scope.function.parameters]
+        results = []
+        for name, (shape, dtype) in zip(self.function.results, self.result_types, strict=True):
+            made = np.array(tensors[name], dtype, order="C") if name in self.given else np.empty(shape, dtype)
+            results.append(made)
+        return operands, results
 
     def compute(self, operands: Sequence[Array], results: Sequence[Array]) -> int:
         """Write the results, given contiguous arrays of the right types; 0, or 1 where a subscript did not fit."""
