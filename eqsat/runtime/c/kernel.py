@@ -6,7 +6,7 @@ import ctypes
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import numpy as np
@@ -53,6 +53,7 @@ class CompiledFunction:
     given: frozenset[str]
     text: FunctionText
     entry: Entry
+    array_entry: Entry
     _workspaces: threading.local = field(default_factory=threading.local)
 
     @cached_property
@@ -99,6 +100,13 @@ class CompiledFunction:
         pointers = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, self._workspace())
         return self.entry(pointers)
 
+    def call_arrays(self, operands: Sequence[Array]) -> Any:
+        """The results of contiguous arrays of the right types and shapes, as a call returns them; None for a failure."""
+        results = [np.empty(shape, dtype) for shape, dtype in self.result_types]
+        if self.array_entry(*map(id, operands), *map(id, results), self._workspace()):
+            return None
+        return results[0] if len(results) == 1 else tuple(results)
+
     def _workspace(self) -> int:
         """The address of memory for temporaries, one of each thread."""
         known: tuple[Array, int] | None = getattr(self._workspaces, "memory", None)
@@ -125,7 +133,8 @@ def compiled(
     entry = libraries().entry(text.complete, text.entry, flags)
     if text.calls_blas:
         libraries().entry(text.complete, "set_blas", flags)(blas_pointers())
-    return CompiledFunction(function, inferred, given, text, entry)
+    arrays = libraries().entry(text.complete, text.array_entry, flags, len(text.arguments) + 1)
+    return CompiledFunction(function, inferred, given, text, entry, arrays)
 
 
 #: Chooses options for a call: of a function, its ranges and shapes, and its arrays by name.
@@ -171,21 +180,36 @@ class Kernel:
 
     def _straight(self, arguments: Sequence[Any]) -> Any:
         """The results of a call whose arrays are as those of an earlier one; None where anything is to be looked at."""
-        key = []
-        for array, dtype in zip(arguments, self._types, strict=False):
-            if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
+        key: list[object] = []
+        for array in arguments:
+            if type(array) is not np.ndarray:
                 return None
-            key.append(array.shape)
-        if len(key) != len(self._types) or len(arguments) != len(key) or self.function.needs:
-            return None
-        found = self._direct.get(tuple(key))
+            key += (array.dtype, array.shape, array.strides)
+        signature = tuple(key)
+        found = self._direct.get(signature)
         if found is None:
-            found = self._at(*self.function.bind(arguments, {}))
-            self._direct[tuple(key)] = found
-        results = [np.empty(shape, dtype) for shape, dtype in found.result_types]
-        if found.compute(arguments, results):
-            return None
-        return results[0] if len(results) == 1 else tuple(results)
+            if not self._is_direct(arguments):
+                return None
+            found = self._direct[signature] = self._at(*self.function.bind(arguments, {}))
+        return found.call_arrays(arguments)
+
+    def _is_direct(self, arguments: Sequence[Any]) -> bool:
+        """True of arrays that a kernel takes as they are, where their shapes decide all."""
+        return (
+            _has_known_layout()
+            and not self.function.needs
+            and len(arguments) == len(self._types)
+            and all(
+                one.dtype == dtype and one.flags.c_contiguous for one, dtype in zip(arguments, self._types, strict=True)
+            )
+        )
+
+
+@cache
+def _has_known_layout() -> bool:
+    """True if arrays of NumPy keep the address of their elements behind the head of an object, as C reads it."""
+    array = np.arange(3.0)
+    return ctypes.c_void_p.from_address(id(array) + object.__basicsize__).value == array.ctypes.data
 
 
 def shapes_of(function: TensorFunction, inferred: Inferred) -> tuple[str, ...]:

@@ -13,8 +13,8 @@ from pathlib import Path
 from eqsat.runtime.c.toolchain import FLAGS, Toolchain, toolchain
 from eqsat.runtime.cuda.compiler.store import Store, key_of
 
-#: A function of a library, called with the pointers of its arguments.
-Entry = Callable[[object], int]
+#: A function of a library, called with pointers.
+Entry = Callable[..., int]
 
 
 class Libraries:
@@ -28,8 +28,9 @@ class Libraries:
         #: How many texts were compiled, and not found in the store.
         self.compiled = 0
 
-    def entry(self, text: str, name: str, flags: Sequence[str] = ()) -> Entry:
+    def entry(self, text: str, name: str, flags: Sequence[str] = (), arguments: int = 1) -> Entry:
         """The function of a name in a text; compiled where neither this process nor the store has it."""
+        flags = (f"-DOBJECT_HEAD={object.__basicsize__}", *flags)
         key = key_of(self.compiler.architecture, *self.compiler.command, *FLAGS, *flags, text)
         if key not in self._loaded:
             library = self._store.get(key)
@@ -41,7 +42,7 @@ class Libraries:
                 if key not in self._loaded:
                     self._loaded[key] = _loaded(library)
         function = getattr(self._loaded[key], name)
-        function.restype, function.argtypes = ctypes.c_int, (ctypes.c_void_p,)
+        function.restype, function.argtypes = ctypes.c_int, (ctypes.c_void_p,) * arguments
         made: Entry = function
         return made
 

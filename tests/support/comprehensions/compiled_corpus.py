@@ -29,12 +29,13 @@ def check_corpus(options: MappingOptions, flags: list[str]) -> int:
     unit = translation_unit(texts)
     for program, text in zip(RIGHT, texts, strict=True):
         entry = libraries().entry(unit, text.entry, flags)
+        arrays = libraries().entry(unit, text.array_entry, flags, len(text.arguments) + 1)
         for seed in (0, 1):
             function = program.function
             arguments, named = program.arguments(function, seed)
             inferred, tensors = function.bind(arguments, named)
             given = frozenset(one for one in function.scope.updated if one in tensors)
-            made = CompiledFunction(function, inferred, given, text, entry).run(tensors)
+            made = CompiledFunction(function, inferred, given, text, entry, arrays).run(tensors)
             try:
                 check_equal(function.deliver(made, arguments, named), program.reference(*arguments, **named))
             except (AssertionError, BackendError) as error:

@@ -14,6 +14,12 @@ typedef unsigned long long u64;
 typedef struct { u16 bits; } f16;
 typedef struct { u16 bits; } bf16;
 
+/* The elements of an array of NumPy: the field behind the head of the object, which its interface keeps in place. */
+#ifndef OBJECT_HEAD
+#define OBJECT_HEAD 16
+#endif
+#define DATA(array) (*(void **)((char *)(array) + OBJECT_HEAD))
+
 #define INLINE static inline __attribute__((always_inline, unused))
 
 /* ---- floats of 16 bits ---- */

@@ -45,6 +45,11 @@ class FunctionText:
         return f"{self.name}_entry"
 
     @property
+    def array_entry(self) -> str:
+        """The function that takes arrays of NumPy, as objects, and the workspace."""
+        return f"{self.name}_arrays"
+
+    @property
     def complete(self) -> str:
         """All that is compiled."""
         return translation_unit([self])
@@ -62,6 +67,10 @@ def translation_unit(functions: Sequence[FunctionText]) -> str:
     for one in functions:
         pointers = ", ".join(f"p[{number}]" for number in range(len(one.arguments) + 1))
         texts += [one.code, f"int {one.entry}(void *const *p) {{ return {one.name}({pointers}); }}\n"]
+        names = [f"a{number}" for number in range(len(one.arguments))]
+        parameters = ", ".join([*(f"void *{name}" for name in names), "void *workspace"])
+        data = ", ".join([*(f"DATA({name})" for name in names), "workspace"])
+        texts.append(f"int {one.array_entry}({parameters}) {{ return {one.name}({data}); }}\n")
     return "\n".join(texts)
 
 
