@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from eqsat.report.inspection import Inspection
     from eqsat.report.report import Progress, Report
     from eqsat.report.result import Result
+    from eqsat.runtime.c.tuned import autotune, emit, kernel
+    from eqsat.runtime.kernels.nests.options import MappingOptions
 
 #: Public names and the module each comes from, with its name there.
 _PUBLIC = {
@@ -41,6 +43,10 @@ _PUBLIC = {
     "Tensor": ("eqsat.language.graphs.builder", "Tensor"),
     "op": ("eqsat.language.ops", "op"),
     "comprehension": ("eqsat.language.comprehension.engine", "comprehension"),
+    "kernel": ("eqsat.runtime.c.tuned", "kernel"),
+    "emit": ("eqsat.runtime.c.tuned", "emit"),
+    "autotune": ("eqsat.runtime.c.tuned", "autotune"),
+    "MappingOptions": ("eqsat.runtime.kernels.nests.options", "MappingOptions"),
     "PrecisionPolicy": ("eqsat.costs.kernels.precision", "PrecisionPolicy"),
     "State": ("eqsat.language.terms.state", "State"),
     "Inspection": ("eqsat.report.inspection", "Inspection"),
@@ -66,15 +72,19 @@ __all__ = [
     "Graph",
     "Inspection",
     "LoadedGraph",
+    "MappingOptions",
     "PrecisionPolicy",
     "Progress",
     "Report",
     "Result",
     "State",
     "Tensor",
+    "autotune",
     "comprehension",
+    "emit",
     "explore",
     "inspect",
+    "kernel",
     "load",
     "op",
     "optimize",

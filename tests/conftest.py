@@ -46,6 +46,7 @@ def _nothing_shipped(tmp_path_factory: pytest.TempPathFactory) -> None:
 def _kernels_apart(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Kernels that are compiled for tests, most of them drawn at random, do not fill the user's cache."""
     os.environ.setdefault(CACHE_VARIABLE, str(tmp_path_factory.mktemp("kernels")))
+    os.environ["EQSAT_TUNING_CACHE"] = str(tmp_path_factory.mktemp("tuning") / "tuning.sqlite3")
 
 
 @pytest.fixture(autouse=True, scope="session")

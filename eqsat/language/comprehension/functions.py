@@ -164,7 +164,7 @@ class TensorFunction:
             array[...] = made
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
-        """The ranges and shapes for arguments, and the arrays by name; ShapeError or UsageError where they do not fit."""
+        """The ranges and shapes for arguments, and the arrays by name; ShapeError or UsageError for what is wrong."""
         parameters = self.scope.function.parameters
         given = self.by_name(arguments, named)
         arrays = {one.name: self.argument(one.name, NAMED[one.type], given[one.name]) for one in parameters}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -16,6 +16,7 @@ from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Array
+from eqsat.runtime.c.blas import blas_pointers
 from eqsat.runtime.c.library import Entry, libraries
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.nests.comprehensions import lowered
@@ -64,15 +65,33 @@ class CompiledFunction:
     def run(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
         """The results for tensors by name; the errors of a call where subscripts or divisors do not fit."""
         function = self.function
-        operands = [np.ascontiguousarray(tensors[one.name]) for one in function.scope.function.parameters]
-        results = []
-        for name, (shape, dtype) in zip(function.results, self.result_types, strict=True):
-            made = np.array(tensors[name], dtype, order="C") if name in self.given else np.empty(shape, dtype)
-            results.append(made)
+        operands, results = self._arrays(tensors)
         if self.compute(operands, results):
             evaluate(function.scope, function.types, self.inferred, tensors)
             raise BackendError("a kernel that fails where its comprehension does not", where=function.name)
         return tuple(results)
+
+    def bound(self, tensors: Mapping[str, Array]) -> Callable[[], int]:
+        """A call that computes the results of arrays that are looked at once; for measuring."""
+        operands, results = self._arrays(tensors)
+        addresses = [array.ctypes.data for array in (*operands, *results)]
+        pointers = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, self._workspace())
+        kept = operands, results
+
+        def call() -> int:
+            assert kept
+            return self.entry(pointers)
+
+        return call
+
+    def _arrays(self, tensors: Mapping[str, Array]) -> tuple[list[Array], list[Array]]:
+        """The operands, contiguous, and arrays for the results."""
+        operands = [np.ascontiguousarray(tensors[one.name]) for one in self.function.scope.function.parameters]
+        results = []
+        for name, (shape, dtype) in zip(self.function.results, self.result_types, strict=True):
+            made = np.array(tensors[name], dtype, order="C") if name in self.given else np.empty(shape, dtype)
+            results.append(made)
+        return operands, results
 
     def compute(self, operands: Sequence[Array], results: Sequence[Array]) -> int:
         """Write the results, given contiguous arrays of the right types; 0, or 1 where a subscript did not fit."""
@@ -96,8 +115,21 @@ def compiled(
     """A function compiled for shapes; BackendError where it has no C, or there is no compiler."""
     text = c_text(computation_of(function, inferred, tuple(given)), options)
     flags = ("-fopenmp",) if options.threads > 1 else ()
+    if flags and not libraries().compiler.has_threads:
+        raise BackendError(
+            f"threads = {options.threads} with {' '.join(libraries().compiler.command)}",
+            where=function.name,
+            expected="a compiler with OpenMP",
+            remedy="take threads=1, or set CC to gcc or clang with OpenMP",
+        )
     entry = libraries().entry(text.complete, text.entry, flags)
+    if text.calls_blas:
+        libraries().entry(text.complete, "set_blas", flags)(blas_pointers())
     return CompiledFunction(function, inferred, given, text, entry)
+
+
+#: Chooses options for a call: of a function, its ranges and shapes, and its arrays by name.
+Chooser = Callable[[TensorFunction, Inferred, Mapping[str, Array]], MappingOptions]
 
 
 class Kernel:
@@ -106,11 +138,14 @@ class Kernel:
     Results are those of the function, but for the order of sums.
     """
 
-    def __init__(self, function: TensorFunction, options: MappingOptions) -> None:
-        self.function, self.options = function, options
+    def __init__(self, function: TensorFunction, choose: Chooser) -> None:
+        self.function, self._choose = function, choose
         self._compiled: dict[Any, CompiledFunction] = {}
         self._direct: dict[Any, CompiledFunction] = {}
         self._types = tuple(function.types[one.name].numpy for one in function.scope.function.parameters)
+
+    def __repr__(self) -> str:
+        return f"Kernel({self.function.name}, {len(self._compiled)} compiled)"
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
@@ -128,14 +163,14 @@ class Kernel:
 
     def _at(self, inferred: Inferred, tensors: Mapping[str, Array]) -> CompiledFunction:
         given = frozenset(name for name in self.function.scope.updated if name in tensors)
-        shapes = tuple(tensors[one.name].shape for one in self.function.scope.function.parameters)
-        key = (shapes, given, tuple(map(str, inferred.known.values())))
+        key = (*shapes_of(self.function, inferred), given)
         if key not in self._compiled:
-            self._compiled[key] = compiled(self.function, inferred, given, self.options)
+            options = self._choose(self.function, inferred, tensors)
+            self._compiled[key] = compiled(self.function, inferred, given, options)
         return self._compiled[key]
 
     def _straight(self, arguments: Sequence[Any]) -> Any:
-        """The results of a call whose arrays are as the last ones were; None where anything has to be looked at."""
+        """The results of a call whose arrays are as those of an earlier one; None where anything is to be looked at."""
         key = []
         for array, dtype in zip(arguments, self._types, strict=False):
             if type(array) is not np.ndarray or array.dtype != dtype or not array.flags.c_contiguous:
@@ -151,3 +186,12 @@ class Kernel:
         if found.compute(arguments, results):
             return None
         return results[0] if len(results) == 1 else tuple(results)
+
+
+def shapes_of(function: TensorFunction, inferred: Inferred) -> tuple[str, ...]:
+    """The shapes of the parameters, and the sizes and integers that ranges depend on, as text."""
+    shapes = [
+        f"{one.name}:{function.types[one.name].value}{list(inferred.shapes[one.name])}"
+        for one in function.scope.function.parameters
+    ]
+    return (*shapes, *(f"{name}={value}" for name, value in inferred.known.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import os
 import shlex
@@ -11,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from eqsat.errors import BackendError
@@ -40,6 +41,25 @@ class Toolchain:
     def vector_bytes(self) -> int:
         """Bytes of the widest vectors of the processor."""
         return next((size for macro, size in _VECTORS if macro in self.macros), 16)
+
+    @cached_property
+    def has_threads(self) -> bool:
+        """True if programs with threads of OpenMP compile and load: zig has no library for them."""
+        text = (
+            "int count(void) { int n = 0;\n#pragma omp parallel for reduction(+:n)\n"
+            "for (int i = 0; i < 4; ++i) n += i;\nreturn n; }\n"
+        )
+        try:
+            library = self.compiled(text, ("-fopenmp",))
+        except BackendError:
+            return False
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "threads.so"
+            path.write_bytes(library)
+            try:
+                return bool(ctypes.CDLL(str(path)).count() == 6)
+            except OSError:
+                return False
 
     @property
     def architecture(self) -> str:

@@ -70,10 +70,19 @@ class Fold:
 
 
 @dataclass(frozen=True)
-class Note:
-    """A comment."""
+class Gemm:
+    """target = first × second by BLAS, added to what the target holds if it is updated.
 
-    text: str
+    The matrices begin at the elements given. `sizes` are those of rows, columns and what is summed over; `steps` the
+    elements from one row to the next, or from one column to the next of an operand that is transposed.
+    """
+
+    matrices: tuple[Read, Read, Read]
+    transposed: tuple[bool, bool]
+    sizes: tuple[int, int, int]
+    steps: tuple[int, int, int]
+    is_updated: bool
+    environment: Environment = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +115,7 @@ class BlockFold:
     threads: int
 
 
-Node: TypeAlias = "Loop | Vector | Local | Assign | Fold | Note | Named | Guard | Barrier | BlockFold"
+Node: TypeAlias = "Loop | Vector | Local | Assign | Fold | Gemm | Named | Guard | Barrier | BlockFold"
 
 
 @dataclass(frozen=True)

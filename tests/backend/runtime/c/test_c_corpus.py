@@ -1,4 +1,4 @@
-"""The corpus of comprehensions in C: the values of NumPy, without a byte outside of its arrays or behaviour left undefined."""
+"""The corpus of comprehensions in C: the values of NumPy, inside their arrays, without undefined behaviour."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.lines import bare
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
-from eqsat.runtime.kernels.nests.tree import Fold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Fold, Gemm, Local, Loop, Node, Vector
 
 #: Bytes at whose multiples buffers of the workspace begin.
 ALIGNMENT = 64
@@ -37,6 +37,7 @@ class FunctionText:
     name: str
     arguments: tuple[str, ...]
     workspace: int
+    calls_blas: bool = False
 
     @property
     def entry(self) -> str:
@@ -50,13 +51,14 @@ class FunctionText:
 
 
 @cache
-def _prelude() -> str:
-    return files("eqsat.runtime.kernels.nests").joinpath("prelude.h").read_text(encoding="utf-8")
+def _shipped(name: str) -> str:
+    return files("eqsat.runtime.kernels.nests").joinpath(name).read_text(encoding="utf-8")
 
 
 def translation_unit(functions: Sequence[FunctionText]) -> str:
     """The text of a library of functions of different names, each with its entry."""
-    texts = [_prelude(), *dict.fromkeys(text for one in functions for text in one.vectors)]
+    blas = [_shipped("blas.h")] if any(one.calls_blas for one in functions) else []
+    texts = [_shipped("prelude.h"), *blas, *dict.fromkeys(text for one in functions for text in one.vectors)]
     for one in functions:
         pointers = ", ".join(f"p[{number}]" for number in range(len(one.arguments) + 1))
         texts += [one.code, f"int {one.entry}(void *const *p) {{ return {one.name}({pointers}); }}\n"]
@@ -73,6 +75,7 @@ class _CPrinter(NodePrinter):
         super().__init__(computation, GnuC())
         self.threads = threads
         self._vectors: set[tuple[DType, int]] = set()
+        self._blas: set[str] = set()
 
     def function(self, nodes: Sequence[Node]) -> FunctionText:
         """The function of a tree."""
@@ -93,7 +96,8 @@ class _CPrinter(NodePrinter):
         head = f"static int {computation.name}(\n    {joined}) {{"
         code = "\n".join([head, *self.lines.text, "}", ""])
         vectors = tuple(definitions(dtype, lanes) for dtype, lanes in sorted(self._vectors, key=str))
-        return FunctionText(vectors, code, computation.name, (*computation.operands, *computation.results), workspace)
+        arguments = (*computation.operands, *computation.results)
+        return FunctionText(vectors, code, computation.name, arguments, workspace, bool(self._blas))
 
     def node(self, node: Node) -> None:
         """Write a statement."""
@@ -102,6 +106,8 @@ class _CPrinter(NodePrinter):
                 self._vector(node)
             case Fold():
                 self._fold(node)
+            case Gemm():
+                self._gemm(node)
             case Local(is_register=False, is_shared=False):
                 aligned = f"__attribute__((aligned({ALIGNMENT})))"
                 self.lines.add(f"{STORED[node.buffer.dtype]} {self.array(node)}[{node.buffer.count}] {aligned};")
@@ -137,6 +143,21 @@ class _CPrinter(NodePrinter):
                 self.lines.add(f"{registers[tuple(place)]} = {bare(text)};")
             else:
                 printer.store(one.target, text)
+
+    def _gemm(self, node: Gemm) -> None:
+        """A call as FORTRAN has it, whose matrices are stored column after column: of the transposed matrices."""
+        self.scalars.environment = node.environment
+        first, second, target = (
+            f"{self.memory.texts[one.buffer]} + {self.scalars.offset(one, False)}" for one in node.matrices
+        )
+        rows, columns, summed = node.sizes
+        a, b, c = node.steps
+        letter = "s" if node.matrices[2].dtype is DType.FLOAT32 else "d"
+        self._blas.add(letter)
+        flags = ", ".join('"T"' if one else '"N"' for one in reversed(node.transposed))
+        matrices = f"{second}, {b}, {first}, {a}, {int(node.is_updated)}, {target}, {c}"
+        self.lines.add(f"multiply_{letter}({flags}, {columns}, {rows}, {summed}, {matrices});")
+        self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     def _fold(self, node: Fold) -> None:
         self.scalars.environment = node.environment

@@ -11,7 +11,7 @@ from eqsat.runtime.kernels.nests.computation import Buffer, Computation
 from eqsat.runtime.kernels.nests.printing.dialects import Dialect
 from eqsat.runtime.kernels.nests.printing.lines import Lines, bare
 from eqsat.runtime.kernels.nests.printing.scalars import Memory, ScalarPrinter
-from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node, Note
+from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
 
 #: Functions of elements by the operators of reductions.
 REDUCED = {"+": "add", "*": "multiply", "min": "minimum", "max": "maximum"}
@@ -54,8 +54,6 @@ class NodePrinter:
                 self.register(node, C_TYPES[node.buffer.dtype], node.buffer.shape)
             case Assign():
                 self.assign(node)
-            case Note():
-                self.lines.add(f"/* {node.text} */")
             case _:
                 raise UnsupportedError(f"{type(node).__name__} in this language")
 

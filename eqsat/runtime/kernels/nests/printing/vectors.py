@@ -192,11 +192,7 @@ typedef {integer} mask_{name} __attribute__((vector_size({size})));
 INLINE {name} splat_{name}({element} x) {{ return ({name}){{{values}}}; }}
 INLINE {name} load_{name}(const {element} *from) {{ return *(const loose_{name} *)from; }}
 INLINE void store_{name}({element} *to, {name} x) {{ *(loose_{name} *)to = x; }}
-INLINE {name} load_part_{name}(const {element} *from, int count) {{
-  {name} x = {{0}};
-  __builtin_memcpy(&x, from, count * sizeof({element}));
-  return x;
-}}
+{_partial_load(dtype, lanes)}
 INLINE void store_part_{name}({element} *to, {name} x, int count) {{
   __builtin_memcpy(to, &x, count * sizeof({element}));
 }}
@@ -214,6 +210,30 @@ INLINE {name} sqrt_{name}({name} x) {{
   return made;
 }}
 """ + (_exponential(name, lanes) if dtype is DType.FLOAT32 else "")
+
+
+def _partial_load(dtype: DType, lanes: int) -> str:
+    """The load of the first elements of a vector: under a mask where the processor has one, else byte by byte."""
+    element, name = C_TYPES[dtype], vector_type(dtype, lanes)
+    size, kind = lanes * dtype.itemsize, "ps" if dtype is DType.FLOAT32 else "pd"
+    integer = "i32" if dtype is DType.FLOAT32 else "i64"
+    numbers = ", ".join(map(str, range(lanes)))
+    if size == 64:
+        macro = "__AVX512F__"
+        read = f"return __builtin_ia32_loadu{kind}512_mask((const void *)from, ({name}){{0}}, (1u << count) - 1);"
+    else:
+        macro, width = "__AVX__", "256" if size == 32 else ""
+        mask = f"(mask_{name}){{{numbers}}} < ({integer})count"
+        read = f"return __builtin_ia32_maskload{kind}{width}((const void *)from, {mask});"
+    return f"""INLINE {name} load_part_{name}(const {element} *from, int count) {{
+#ifdef {macro}
+  {read}
+#else
+  {name} x = {{0}};
+  __builtin_memcpy(&x, from, count * sizeof({element}));
+  return x;
+#endif
+}}"""
 
 
 def _exponential(name: str, lanes: int) -> str:
@@ -239,9 +259,9 @@ INLINE {name} tanh_{name}({name} x) {{
   small = small * square - 5.37397155531e-2f;
   small = small * square + 1.33314422036e-1f;
   small = small * square - 3.33332819422e-1f;
-  small = small * square * x + x;
+  small = small * square * size + size;
   const {name} large = 1.0f - 2.0f / (exp_{name}(size + size) + 1.0f);
-  const {name} signed_large = ({name})((mask_{name})large | ((mask_{name})x & (mask_{name})splat_{name}(-0.0f)));
-  return select_{name}((size < 0.625f), small, signed_large);
+  const {name} made = select_{name}((size < 0.625f), small, large);
+  return ({name})((mask_{name})made | ((mask_{name})x & (mask_{name})splat_{name}(-0.0f)));
 }}
 """

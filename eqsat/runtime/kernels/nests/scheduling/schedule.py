@@ -12,6 +12,7 @@ from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.scheduling.chains import Chain
 from eqsat.runtime.kernels.nests.scheduling.fusion import Group, groups, shared_axes
 from eqsat.runtime.kernels.nests.scheduling.plain import plain, without_empty
+from eqsat.runtime.kernels.nests.scheduling.products import product
 from eqsat.runtime.kernels.nests.scheduling.tiles import Box, TileSchedule
 from eqsat.runtime.kernels.nests.tree import Loop, Node
 
@@ -22,8 +23,21 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
     computation = computation.with_statements([one for one in statements if one.points])
     nodes: list[Node] = []
     for group in groups(computation, "min" if options.is_naive else options.fusion):
-        nodes += _group(group, computation, options)
+        for one in _divided(group, computation) if options.library else (group,):
+            nodes += _group(one, computation, options)
     return tuple(nodes)
+
+
+def _divided(group: Group, computation: Computation) -> list[Group]:
+    """A group without the chains that BLAS computes, which share no loops."""
+    parts: list[Group] = []
+    for chain in group.chains:
+        calls = product(chain.first, computation.buffers) is not None
+        if parts and not calls and parts[-1].depth:
+            parts[-1] = Group((*parts[-1].chains, chain), group.depth)
+        else:
+            parts.append(Group((chain,), 0 if calls else group.depth))
+    return [one if len(one.chains) > 1 else Group(one.chains, 0) for one in parts]
 
 
 def _group(group: Group, computation: Computation, options: MappingOptions) -> list[Node]:
@@ -60,6 +74,12 @@ def _group(group: Group, computation: Computation, options: MappingOptions) -> l
 
 def _chain(chain: Chain, computation: Computation, options: MappingOptions, box: Box) -> tuple[list[Node], list[Node]]:
     """The loops of a chain, and the copies that are made before the loops around it."""
+    if options.library and not box:
+        calls = product(chain.first, computation.buffers)
+        if calls is not None:
+            rest = Chain(chain.following[0], chain.following[1:], chain.stored) if chain.following else None
+            made, before = ([], []) if rest is None else _chain(rest, computation, options, box)
+            return [*calls, *before, *made], []
     if not options.is_naive and _is_float(chain.first, computation):
         tiles = TileSchedule(chain, computation.buffers, options, box)
         made = tiles.nodes()

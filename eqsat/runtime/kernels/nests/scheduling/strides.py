@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, indices_of, reads
 
 #: The cost of an element that is copied beside one that is read where it lies, where copies are read many times.
-_COPIED = 0.3
+_COPIED = 0.2
+#: The cost of elements written apart after a reduction, and that of vectors of which each has lanes that are not there.
+_SCATTERED, _PARTIAL = 0.1, 0.3
 #: The cost of adding up the lanes of vectors along a reduced index.
 _FOLDED = 0.5
 
@@ -43,19 +45,22 @@ def may_pack(read: Read, axis: str, statement: Statement, buffers: Mapping[str, 
     return apart and read.buffer != statement.target and not any(read.checked) and is_reused(read, statement.axes)
 
 
-def vector_axis(statement: Statement, buffers: Mapping[str, Buffer], lanes: int, chosen: int = -1) -> Axis | None:
+def vector_axis(
+    statement: Statement, buffers: Mapping[str, Buffer], lanes: int, chosen: int = -1, fixed: Collection[str] = ()
+) -> Axis | None:
     """The index along which vectors run: that of a number, or the one along which the fewest elements lie apart.
 
-    None where no index has two values.
+    None where no index that is not fixed has two values.
     """
-    candidates = [axis for axis in statement.axes if axis.extent > 1]
+    candidates = [axis for axis in statement.axes if axis.extent > 1 and axis.name not in fixed]
     if 0 <= chosen < len(statement.axes) and statement.axes[chosen] in candidates:
         return statement.axes[chosen]
     return min(candidates, key=lambda axis: _cost(statement, axis, buffers, lanes), default=None)
 
 
 def _cost(statement: Statement, axis: Axis, buffers: Mapping[str, Buffer], lanes: int) -> float:
-    total = 2.0 * max(0.0, 1 - axis.extent / lanes)
+    empty = -axis.extent % lanes
+    total = 0.5 * empty / axis.extent + (_PARTIAL if axis.extent < lanes else 0.0)
     for read in reads(statement.value):
         if stride(read, axis.name, buffers) not in (0, 1):
             total += _COPIED if may_pack(read, axis.name, statement, buffers) else 1.0
@@ -63,7 +68,7 @@ def _cost(statement: Statement, axis: Axis, buffers: Mapping[str, Buffer], lanes
         return total + _FOLDED
     written = Read.of(statement.target, statement.value.dtype, statement.place)
     if stride(written, axis.name, buffers) != 1:
-        total += _COPIED if statement.reduced else 1.0
+        total += _SCATTERED if statement.reduced else 1.0
     return total
 
 

@@ -46,11 +46,8 @@ class TileSchedule:
             replace(axis, extent=self.box[axis.name][1]) if axis.name in self.box else axis for axis in statement.axes
         )
         self.statement = replace(statement, axes=axes)
-        free = replace(statement, axes=tuple(axis for axis in axes if axis.name not in self.box))
         number = self.options.vector_axis
-        chosen = statement.axes[number] if 0 <= number < len(statement.axes) else None
-        at = free.axes.index(chosen) if chosen is not None and chosen in free.axes else -1
-        self.vector = vector_axis(free, self.buffers, self.lanes, at)
+        self.vector = vector_axis(self.statement, self.buffers, self.lanes, number, self.box)
         self.row = row_axis(self.statement, self.vector, self.buffers) if self.vector is not None else None
         self.before: list[Node] = []
         self._environment = {name: first for name, (first, _) in self.box.items()}

@@ -1,0 +1,158 @@
+"""Comprehensions compiled to C beside NumPy, ONNX Runtime, OpenVINO and, where it is installed, torch.compile.
+
+`python -m benchmarks.comprehensions [--threads N] [--tune SECONDS] [--runs N] [CASE …]` tunes each operator, then calls
+all contenders in turn, in one process, and prints a table and writes it as JSON. Every result is held against NumPy's.
+Calls are whole: what a caller waits for, the allocation of results included.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import eqsat
+from benchmarks.comprehension_cases import CASES, OperatorCase
+from benchmarks.rows import document
+
+RESULTS = Path(__file__).parent / "results"
+Call = Callable[[], Any]
+OWN = ("naive", "default", "tuned")
+
+
+@click.command()
+@click.argument("cases", nargs=-1)
+@click.option("--threads", default=1, show_default=True, help="Threads of every contender.")
+@click.option("--tune", "seconds", default=60.0, show_default=True, help="Seconds of tuning for each case.")
+@click.option("--runs", default=1000, show_default=True, help="Calls of each contender at most.")
+@click.option("--limit", default=40.0, show_default=True, help="Seconds of calls for each case at most.")
+@click.option("--json", "target", type=click.Path(path_type=Path), default=RESULTS / "comprehensions.json")
+def main(cases: tuple[str, ...], threads: int, seconds: float, runs: int, limit: float, target: Path) -> None:
+    """Measure all cases, or those named, and tabulate them."""
+    unknown = [name for name in cases if name not in CASES]
+    if unknown:
+        raise click.UsageError(f"no case {unknown[0]!r}; one of {', '.join(CASES)}")
+    _run_on(threads)
+    rows = []
+    for name in cases or CASES:
+        rows.append(measured(name, CASES[name], threads, seconds, runs, limit))
+        Console(width=170).print(table(rows[-1:]))
+    Console(width=170).print(table(rows))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps({**document(rows), "threads": threads}, indent=1) + "\n")
+
+
+def _run_on(threads: int) -> None:
+    """Begin anew with the threads of BLAS, and its kernels for this processor, which it takes when it is loaded."""
+    wanted = {**os.environ, "OPENBLAS_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+    for name in ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE"):
+        wanted.pop(name, None)
+    if wanted != dict(os.environ):
+        os.execve(sys.executable, [sys.executable, "-m", "benchmarks.comprehensions", *sys.argv[1:]], wanted)
+
+
+def measured(name: str, case: OperatorCase, threads: int, seconds: float, runs: int, limit: float) -> dict[str, Any]:
+    """The times of all contenders for a case, called in turn."""
+    arguments = case.arguments()
+    tuned = None
+    if seconds:
+        tuned = eqsat.autotune(case.source, *arguments.values(), seconds=seconds, kernel_threads=threads)
+    calls = contenders(case, arguments, threads)
+    wanted = results_of(case.numpy(*arguments.values()))
+    for label, call in calls.items():
+        for made, reference in zip(results_of(call()), wanted, strict=True):
+            size = float(np.max(np.abs(reference)))
+            if not np.allclose(made, reference, rtol=1e-3, atol=1e-4 * size):
+                raise SystemExit(f"{name}: {label} differs from NumPy by {np.max(np.abs(made - reference))}")
+    times: dict[str, list[float]] = {label: [] for label in calls}
+    begin = time.perf_counter()
+    while len(times["numpy"]) < runs and time.perf_counter() - begin < limit:
+        for label, call in calls.items():
+            if label == "naive" and len(times[label]) > 20 and times[label][0] > 20 * times["numpy"][0]:
+                continue
+            start = time.perf_counter()
+            call()
+            times[label].append(time.perf_counter() - start)
+    microseconds = {
+        label: [round(1e6 * float(np.quantile(own, q)), 2) for q in (0.0, 0.5, 0.9)] for label, own in times.items()
+    }
+    peer = min((label for label in calls if label not in OWN), key=lambda label: microseconds[label][1])
+    row = {
+        "case": name,
+        "is_of_the_paper": case.is_of_the_paper,
+        "runs": {label: len(own) for label, own in times.items()},
+        "microseconds": microseconds,
+        "best_peer": peer,
+        "tuned_over_best_peer": round(microseconds["tuned"][1] / microseconds[peer][1], 3),
+    }
+    if tuned is not None:
+        row["options"] = dict(tuned.candidate)
+        row["candidates"] = len(tuned.history)
+    return row
+
+
+def contenders(case: OperatorCase, arguments: dict[str, Any], threads: int) -> dict[str, Call]:
+    """The calls that are timed, by name."""
+    import onnxruntime as ort
+    import openvino as ov
+
+    values = tuple(arguments.values())
+    calls: dict[str, Call] = {"numpy": lambda: case.numpy(*values)}
+    for label, options in (("naive", "naive"), ("default", "default"), ("tuned", "fastest")):
+        compiled = eqsat.kernel(case.source, options)
+        calls[label] = lambda compiled=compiled: compiled(*values)
+    model = case.model()
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    calls["onnxruntime"] = lambda: session.run(None, arguments)
+    core = ov.Core()
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY", "INFERENCE_PRECISION_HINT": "f32"}
+    request = core.compile_model(core.read_model(model.SerializeToString()), "CPU", settings).create_infer_request()
+    calls["openvino"] = lambda: request.infer(arguments, share_inputs=True)
+    if importlib.util.find_spec("torch") is not None:
+        calls["torch.compile"] = _torch(case, values, threads)
+    return calls
+
+
+def _torch(case: OperatorCase, values: tuple[Any, ...], threads: int) -> Call:
+    """The case in torch, from its model's graph by NumPy's function where torch understands it."""
+    import torch
+
+    torch.set_num_threads(threads)
+    operands = [torch.from_numpy(value) for value in values]
+    compiled = torch.compile(case.numpy)
+    return lambda: compiled(*operands)
+
+
+def results_of(made: Any) -> list[Any]:
+    """The results of a call as arrays."""
+    if hasattr(made, "values") and not isinstance(made, np.ndarray):
+        made = list(made.values())
+    return [np.asarray(one) for one in (made if isinstance(made, tuple | list) else [made])]
+
+
+def table(rows: list[dict[str, Any]]) -> Table:
+    """The rows for people."""
+    labels = list(dict.fromkeys(label for row in rows for label in row["microseconds"]))
+    shown = Table(title="µs a call: least / median / 90 %")
+    for title in ("case", *labels, "tuned / best peer"):
+        shown.add_column(title)
+    for row in rows:
+        cells = [" / ".join(f"{one:.4g}" for one in row["microseconds"].get(label, ())) for label in labels]
+        shown.add_row(row["case"], *cells, f"{row['tuned_over_best_peer']:.2f} {row['best_peer']}")
+    return shown
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,213 @@
+"""Kernels of comprehensions with the fastest options known, and the search for these."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import nullcontext
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import UsageError
+from eqsat.language.comprehension.engine import Comprehension, comprehension
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.terms import Array
+from eqsat.runtime.c.kernel import CompiledFunction, Kernel, c_text, compiled, computation_of
+from eqsat.runtime.c.toolchain import toolchain
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.tuning.candidate import CandidateError, TuningCandidate
+from eqsat.runtime.tuning.config import TunerConfig
+from eqsat.runtime.tuning.progress import tuning_bar
+from eqsat.runtime.tuning.records import KernelEntry, KernelKey
+from eqsat.runtime.tuning.search import GeneticSearch
+from eqsat.runtime.tuning.space import OptionSpace
+from eqsat.runtime.tuning.store import KernelCache
+from eqsat.runtime.tuning.tuner import Tuned, tune
+
+#: A function, a source of one, or the functions of a source with one.
+FunctionLike = TensorFunction | Comprehension | str
+Options = MappingOptions | Mapping[str, Any] | str
+#: A measurement takes so many seconds, and so many calls at most.
+_MEASURED_SECONDS, _MEASURED_CALLS = 4e-3, 50
+#: Accumulators of a tile at most; more do not fit into the registers of any processor.
+_MOST_REGISTERS = 32
+
+
+def kernel(function: FunctionLike, options: Options = "fastest") -> Kernel:
+    """A function of a comprehension compiled to C for the shapes that it is called with.
+
+    `options` are MappingOptions, their names and values, "naive", "default", or "fastest": those that `autotune` found
+    for the shapes on this processor, or the default ones. UsageError for unknown options, BackendError in a call where
+    there is no compiler or the function has no C.
+
+    >>> import numpy as np
+    >>> double = kernel("def double(float(N) x) -> (y) { y(i) = 2 * x(i) }")
+    >>> double(np.arange(3, dtype=np.float32))
+    array([0., 2., 4.], dtype=float32)
+    """
+    if isinstance(options, str) and options == "fastest":
+        return Kernel(function_of(function), _fastest)
+    chosen = MappingOptions.of(options)
+    return Kernel(function_of(function), lambda *_: chosen)
+
+
+def emit(
+    function: FunctionLike, /, *arguments: Any, target: str = "c", options: Options = "naive", **named: Any
+) -> str:
+    """The text of a function's kernel for the shapes of arguments; "naive" options have one loop for each index.
+
+    UsageError for another target than "c".
+
+    >>> import numpy as np
+    >>> print(emit("def double(float(N) x) -> (y) { y(i) = 2 * x(i) }", np.zeros(3, np.float32)))
+    static int double_v(
+        const float *restrict x,
+        float *restrict y,
+        unsigned char *restrict workspace) {
+      int failed = 0;
+      for (int i = 0; i < 3; ++i) {
+        y[i] = 2.0f * x[i];
+      }
+      return failed;
+    }
+    <BLANKLINE>
+    """
+    if target != "c":
+        raise UsageError(f"target = {target!r}", where="emit", expected="'c'")
+    found = function_of(function)
+    inferred, tensors = found.bind(arguments, named)
+    given = [name for name in found.scope.updated if name in tensors]
+    chosen = _fastest(found, inferred, tensors) if options == "fastest" else MappingOptions.of(options)
+    return c_text(computation_of(found, inferred, given), chosen).code
+
+
+def autotune(
+    function: FunctionLike,
+    /,
+    *arguments: Any,
+    seconds: float = 30.0,
+    config: TunerConfig | None = None,
+    kernel_threads: int | None = None,
+    progress: bool = True,
+    **named: Any,
+) -> Tuned[CompiledFunction]:
+    """Search for the fastest options of a function at the shapes of arguments, and keep them for `kernel`.
+
+    The search is genetic, and begins with the default options and the fastest known. Candidates whose results are not
+    those of the default ones, but for rounding, are dropped. Ctrl-C ends it with the best so far. CandidateError where
+    nothing could be measured. `kernel_threads` are those that a kernel may use, all cores unless given.
+    """
+    found = function_of(function)
+    inferred, tensors = found.bind(arguments, named)
+    given = frozenset(name for name in found.scope.updated if name in tensors)
+    wanted = compiled(found, inferred, given, MappingOptions()).run(tensors)
+
+    def build(candidate: TuningCandidate) -> CompiledFunction:
+        made = compiled(found, inferred, given, MappingOptions.of(dict(candidate)))
+        _check_agrees(made.run(tensors), wanted)
+        return made
+
+    space = space_of(found, inferred, given, kernel_threads or os.cpu_count() or 1)
+    config = config or TunerConfig(generations=50, population=24, elites=4)
+    plain = TuningCandidate({name: getattr(MappingOptions(), name) for name in space.options})
+    with KernelCache() as cache:
+        key = key_of_kernel(found, inferred)
+        known = cache.best(key)
+        reference = plain if known is None or not space.allows(known) else known
+        search = GeneticSearch(space, config, start=(plain, reference))
+        with tuning_bar() if progress else nullcontext() as follow:
+            result = tune(
+                space,
+                search,
+                build,
+                lambda one: _seconds(one, tensors),
+                seconds=min(seconds, config.seconds),
+                threads=config.threads,
+                reference=reference,
+                progress=follow,
+            )
+        cache.put(key, KernelEntry(result.candidate, result.seconds))
+    return result
+
+
+def function_of(given: FunctionLike) -> TensorFunction:
+    """The one function that is meant; UsageError for a source of several."""
+    if isinstance(given, TensorFunction):
+        return given
+    functions = comprehension(given) if isinstance(given, str) else given
+    if len(functions) != 1:
+        raise UsageError(
+            f"a comprehension of {len(functions)} functions",
+            expected="one function",
+            remedy=f"name it: .{next(iter(functions), 'f')}",
+        )
+    return next(iter(functions.values()))
+
+
+def key_of_kernel(function: TensorFunction, inferred: Inferred) -> KernelKey:
+    """The key of a function at shapes on this processor: the same under other names."""
+    shapes = [str(list(inferred.shapes[one.name])) for one in function.scope.function.parameters]
+    known = [str(inferred.known[name]) for name in function.needs]
+    return KernelKey(function.canonical, " ".join([*shapes, *known]), "c", toolchain().architecture)
+
+
+def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str], threads: int) -> OptionSpace:
+    """The options that are searched for a function at shapes."""
+    computation = computation_of(function, inferred, tuple(given))
+    most_axes = max((len(one.axes) for one in computation.statements), default=0)
+    shares = len(computation.statements) > 1
+    widths = tuple(size for size in (16, 32, 64) if size <= max(toolchain().vector_bytes, 16))
+    options: dict[str, tuple[Any, ...]] = {
+        "rows": (1, 2, 3, 4, 5, 6, 8, 12),
+        "vectors": (1, 2, 3, 4, 6, 8),
+        "vector_axis": (-1, *range(min(most_axes, 8))),
+        "vector_bytes": widths,
+        "is_column_major": (False, True),
+        "unroll": (1, 2, 4, 8, 16),
+        "pack": (True, False),
+        "fusion": ("max", "min", "preserve3") if shares else ("max",),
+        "fused_rows": (4, 1, 2, 8, 16) if shares else (4,),
+        "library": (False, True),
+        "threads": (1, threads) if threads > 1 and toolchain().has_threads else (1,),
+    }
+    return OptionSpace(options, _is_sensible)
+
+
+def _is_sensible(candidate: TuningCandidate) -> bool:
+    """False for tiles that no registers hold, and for choices that change nothing."""
+    rows, vectors = candidate["rows"], candidate["vectors"]
+    assert isinstance(rows, int) and isinstance(vectors, int)
+    return rows * vectors <= _MOST_REGISTERS and (candidate["fusion"] != "min" or candidate["fused_rows"] == 4)
+
+
+def _fastest(function: TensorFunction, inferred: Inferred, tensors: Mapping[str, Array]) -> MappingOptions:
+    """The options that were found fastest on this processor; the default ones where none are known."""
+    with KernelCache() as cache:
+        known = cache.best(key_of_kernel(function, inferred))
+    return MappingOptions() if known is None else MappingOptions.of(dict(known))
+
+
+def _check_agrees(made: tuple[Array, ...], wanted: tuple[Array, ...]) -> None:
+    for one, other in zip(made, wanted, strict=True):
+        if one.dtype.kind not in "fV":
+            agrees = bool(np.array_equal(one, other))
+        else:
+            a, b = one.astype(np.float64), other.astype(np.float64)
+            size = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
+            agrees = bool(np.allclose(a, b, rtol=1e-3, atol=1e-5 * size, equal_nan=True))
+        if not agrees:
+            raise CandidateError("other results than with the default options")
+
+
+def _seconds(one: CompiledFunction, tensors: Mapping[str, Array]) -> float:
+    """The median of several calls."""
+    call, times = one.bound(tensors), list[float]()
+    while sum(times) < _MEASURED_SECONDS and len(times) < _MEASURED_CALLS:
+        begin = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - begin)
+    return median(times)

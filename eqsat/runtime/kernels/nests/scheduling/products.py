@@ -1,0 +1,94 @@
+"""Products of matrices among statements, which BLAS computes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from eqsat.language.terms import DType
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement
+from eqsat.runtime.kernels.nests.scheduling.strides import depends, stride
+from eqsat.runtime.kernels.nests.scheduling.values import own_element
+from eqsat.runtime.kernels.nests.tree import Gemm, Loop, Node
+
+
+def product(statement: Statement, buffers: Mapping[str, Buffer]) -> list[Node] | None:
+    """The calls of BLAS for a statement, in loops over the indices that all its tensors have; None for no product.
+
+    One index has to be of the first operand and the target, one of the second and the target, and one is summed over.
+    """
+    value, dtype = statement.value, statement.value.dtype
+    if statement.reduction != "+" or value.template != "({0} * {1})" or dtype not in (DType.FLOAT32, DType.FLOAT64):
+        return None
+    first, second = value.operands
+    target = own_element(statement)
+    if not isinstance(first, Read) or not isinstance(second, Read):
+        return None
+    if not all(_is_matrix(one, dtype, buffers) for one in (first, second, target)):
+        return None
+    rows = [axis for axis in statement.kept if depends(first, axis.name) and not depends(second, axis.name)]
+    columns = [axis for axis in statement.kept if depends(second, axis.name) and not depends(first, axis.name)]
+    shared = [axis for axis in statement.kept if axis not in rows and axis not in columns and axis.extent > 1]
+    summed = [axis for axis in statement.reduced if axis.extent > 1]
+    if any(len(found) != 1 for found in (rows, columns, summed)):
+        return None
+    common = all(depends(one, axis.name) for axis in (*shared, *summed) for one in (first, second))
+    if not common or statement.target in (first.buffer, second.buffer):
+        return None
+    made = _call(first, second, target, rows[0], columns[0], summed[0], statement, buffers)
+    return None if made is None else _looped(made, shared)
+
+
+def _is_matrix(read: Read, dtype: DType, buffers: Mapping[str, Buffer]) -> bool:
+    """True where every subscript is an index or a number."""
+    plain = all(
+        isinstance(one, AffineIndex) and len(one.terms) <= 1 and all(v.of is None and c == 1 for v, c in one.terms)
+        for one in read.subscripts
+    )
+    names = [v.name for one in read.subscripts if isinstance(one, AffineIndex) for v, _ in one.terms]
+    return plain and len(set(names)) == len(names) and not any(read.checked) and buffers[read.buffer].dtype is dtype
+
+
+def _call(
+    first: Read,
+    second: Read,
+    target: Read,
+    row: Axis,
+    column: Axis,
+    summed: Axis,
+    statement: Statement,
+    buffers: Mapping[str, Buffer],
+) -> Gemm | None:
+    if stride(target, column.name, buffers) != 1:
+        first, second, row, column = second, first, column, row
+    a = _stored(first, row, summed, buffers)
+    b = _stored(second, summed, column, buffers)
+    c = _stored(target, row, column, buffers)
+    if a is None or b is None or c is None or c[0]:
+        return None
+    environment = {axis.name: AffineIndex(()) for axis in (row, column, summed)}
+    return Gemm(
+        (first, second, target),
+        (a[0], b[0]),
+        (row.extent, column.extent, summed.extent),
+        (a[1], b[1], c[1]),
+        not statement.is_fresh,
+        environment,
+    )
+
+
+def _stored(read: Read, row: Axis, column: Axis, buffers: Mapping[str, Buffer]) -> tuple[bool, int] | None:
+    """True where a matrix is stored column after column, and the distance of its rows, or its columns."""
+    down, along = stride(read, row.name, buffers), stride(read, column.name, buffers)
+    if down is None or along is None or 1 not in (down, along):
+        return None
+    if along == 1:
+        return False, max(down, column.extent)
+    return True, max(along, row.extent)
+
+
+def _looped(made: Gemm, shared: list[Axis]) -> list[Node]:
+    node: Node = made
+    for axis in reversed(shared):
+        node = Loop(axis.name, axis.extent, (node,))
+    return [node]
