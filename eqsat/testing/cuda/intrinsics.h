@@ -30,13 +30,15 @@ UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(log) UNARY(log2) UNARY(log10) UNARY(lo
 UNARY(sin) UNARY(cos) UNARY(tan) UNARY(asin) UNARY(acos) UNARY(atan)
 UNARY(sinh) UNARY(cosh) UNARY(tanh) UNARY(asinh) UNARY(acosh) UNARY(atanh)
 UNARY(erf) UNARY(erfc) UNARY(lgamma) UNARY(tgamma)
-UNARY(floor) UNARY(ceil) UNARY(round) UNARY(trunc) UNARY(rint) UNARY(nearbyint) UNARY(fabs)
+UNARY(floor) UNARY(ceil) UNARY(round) UNARY(trunc) UNARY(rint) UNARY(nearbyint) UNARY(fabs) UNARY(logb)
+UNARY(j0) UNARY(j1) UNARY(y0) UNARY(y1)
 #undef UNARY
 #define BINARY(name)                       \
   extern "C" double name(double, double);   \
   extern "C" float name##f(float, float);   \
   inline float name(float x, float y) { return name##f(x, y); }
 BINARY(pow) BINARY(fmod) BINARY(atan2) BINARY(fmin) BINARY(fmax) BINARY(copysign) BINARY(remainder) BINARY(hypot)
+BINARY(fdim) BINARY(nextafter)
 #undef BINARY
 extern "C" double fma(double, double, double);
 extern "C" float fmaf(float, float, float);
@@ -45,6 +47,32 @@ inline float fma(float x, float y, float z) { return fmaf(x, y, z); }
 inline float rsqrtf(float x) { return 1.0f / sqrtf(x); }
 inline double rsqrt(double x) { return 1.0 / sqrt(x); }
 inline float rsqrt(float x) { return rsqrtf(x); }
+// Functions of CUDA that no library of C has.
+inline double sinpi(double x) {
+  const double rest = fmod(x, 2), halves = rint(2 * rest), angle = 3.14159265358979323846 * (rest - halves / 2);
+  const int turn = ((int)halves % 4 + 4) % 4;
+  const double made = turn % 2 ? cos(angle) : sin(angle);
+  return x - x != 0 ? x - x : turn > 1 ? -made : made;
+}
+inline double cospi(double x) { return sinpi(fabs(fmod(x, 2)) + 0.5); }
+inline float sinpif(float x) { return (float)sinpi(x); }
+inline float cospif(float x) { return (float)cospi(x); }
+inline double exp10(double x) { return pow(10.0, x); }
+inline float exp10f(float x) { return (float)exp10((double)x); }
+inline double rcbrt(double x) { return 1.0 / cbrt(x); }
+inline double normcdf(double x) { return 0.5 * erfc(-x * 0.70710678118654752440); }
+inline double norm3d(double a, double b, double c) { return hypot(hypot(a, b), c); }
+inline double norm4d(double a, double b, double c, double d) { return hypot(norm3d(a, b, c), d); }
+inline double rhypot(double a, double b) { return 1.0 / hypot(a, b); }
+inline double rnorm3d(double a, double b, double c) { return 1.0 / norm3d(a, b, c); }
+inline double rnorm4d(double a, double b, double c, double d) { return 1.0 / norm4d(a, b, c, d); }
+inline float rcbrtf(float x) { return (float)rcbrt(x); }
+inline float normcdff(float x) { return (float)normcdf(x); }
+inline float norm3df(float a, float b, float c) { return (float)norm3d(a, b, c); }
+inline float norm4df(float a, float b, float c, float d) { return (float)norm4d(a, b, c, d); }
+inline float rhypotf(float a, float b) { return (float)rhypot(a, b); }
+inline float rnorm3df(float a, float b, float c) { return (float)rnorm3d(a, b, c); }
+inline float rnorm4df(float a, float b, float c, float d) { return (float)rnorm4d(a, b, c, d); }
 inline float __expf(float x) { return expf(x); }
 inline float __logf(float x) { return logf(x); }
 inline float __powf(float x, float y) { return powf(x, y); }

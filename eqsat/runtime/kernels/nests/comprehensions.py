@@ -45,11 +45,19 @@ from eqsat.runtime.kernels.nests.computation import (
 )
 from eqsat.runtime.kernels.nests.functions import call, checked_division
 
-#: Names that text of C has another meaning for.
+#: Names that text of C or of CUDA C++ has another meaning for.
 _RESERVED = re.compile(
     r"(auto|bool|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|inline|int|long|"
     r"register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|"
-    r"asm|typeof|true|false|failed|workspace|[iu]\d+|f16|bf16|f8|sum|difference|product|quotient|cut_remainder|maximum|minimum|magnitude|signum|widen|power|entry|main|INLINE|CHECKED|INSIDE|NAN|INFINITY|M_.*|_.*|.*_|.*_(\d+|[tulrfpv])|[jy][01n])$"
+    r"asm|typeof|true|false|failed|workspace|[iu]\d+|f16|bf16|f8|sum|difference|product|quotient|cut_remainder|"
+    r"maximum|minimum|magnitude|signum|widen|power|entry|main|INLINE|CHECKED|INSIDE|NAN|INFINITY|M_.*|_.*|.*_|"
+    r".*_(\d+|[tulrfpv])|[jy][01n]|"
+    r"alignas|alignof|and|and_eq|bitand|bitor|catch|char\d+_t|class|compl|concept|consteval|constexpr|constinit|"
+    r"const_cast|co_await|co_return|co_yield|decltype|delete|dynamic_cast|explicit|export|friend|mutable|namespace|new|"
+    r"noexcept|not|not_eq|nullptr|operator|or|or_eq|private|protected|public|reinterpret_cast|requires|static_assert|"
+    r"static_cast|template|this|thread_local|throw|try|typeid|typename|using|virtual|wchar_t|xor|xor_eq|linux|unix|"
+    r"(thread|block)(Idx|Dim)|gridDim|warpSize|DEVICE|EMULATED|narrow|truncated|inside|divisor|block_reduce|"
+    r"Sum|Product|Least|Greatest|emulator)$"
 )
 #: Operators by the names that NumPy has for them.
 _NAMES = {

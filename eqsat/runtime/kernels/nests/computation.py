@@ -130,7 +130,7 @@ class Statement:
 
     @property
     def points(self) -> int:
-        """How often the value is computed."""
+        """The number of times that the value is computed."""
         total = 1
         for axis in self.axes:
             total *= axis.extent
@@ -173,6 +173,13 @@ def parts(value: Expr) -> Iterator[Expr]:
 def reads(value: Expr) -> list[Read]:
     """The elements that a value reads."""
     return [one for one in parts(value) if isinstance(one, Read)]
+
+
+def is_risky(value: Expr) -> bool:
+    """True of values that fail where their condition does not hold."""
+    return any(
+        (isinstance(one, Read) and any(one.checked)) or one.template.startswith("CHECKED") for one in parts(value)
+    )
 
 
 def rebuilt(value: Expr, change: Callable[[Expr], Expr | None]) -> Expr:

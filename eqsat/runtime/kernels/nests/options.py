@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 
 from eqsat.errors import UsageError, nearest
 
@@ -15,7 +15,7 @@ MOST_UNROLLED = 4096
 
 @dataclass(frozen=True)
 class MappingOptions:
-    """How a computation becomes loops; every choice computes the same, but for the order of sums.
+    """The mapping of a computation to loops; every choice computes the same, but for the order of sums.
 
     `is_naive` has one loop per index and nothing else, as a person would write it. Otherwise a tile of `rows` rows and
     `vectors` vectors of `vector_bytes` bytes is computed in registers; `vector_axis` numbers the index that runs along
@@ -40,10 +40,7 @@ class MappingOptions:
     is_naive: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("rows", "vectors", "vector_bytes", "unroll", "fused_rows", "threads"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise UsageError(f"{name} = {value!r}", where="mapping options", expected="a whole number from 1 on")
+        check_counts(self, ("rows", "vectors", "vector_bytes", "unroll", "fused_rows", "threads"))
         if self.vector_bytes not in (16, 32, 64):
             raise UsageError(f"vector_bytes = {self.vector_bytes}", where="mapping options", expected="16, 32 or 64")
         if self.fusion not in get_args(Fusion):
@@ -55,10 +52,10 @@ class MappingOptions:
                 expected=f"at most {MOST_UNROLLED} copies of a statement",
             )
 
-    @staticmethod
-    def naive() -> MappingOptions:
+    @classmethod
+    def naive(cls) -> MappingOptions:
         """One loop per index."""
-        return MappingOptions(is_naive=True, fusion="min")
+        return cls(is_naive=True, fusion="min")
 
     @staticmethod
     def of(given: MappingOptions | Mapping[str, Any] | str) -> MappingOptions:
@@ -67,23 +64,53 @@ class MappingOptions:
         >>> MappingOptions.of({"rows": 6}).rows, MappingOptions.of("naive").is_naive
         (6, True)
         """
-        if isinstance(given, MappingOptions):
-            return given
-        if given == "naive":
-            return MappingOptions.naive()
-        if given == "default":
-            return MappingOptions()
-        if not isinstance(given, Mapping):
-            raise UsageError(f"mapping options {given!r}", expected="'naive', 'default', or values by name")
-        known = [one.name for one in fields(MappingOptions)]
-        for name in given:
-            if name not in known:
-                raise UsageError(
-                    f"mapping option {name!r}", expected=", ".join(known), remedy=nearest(str(name), known)
-                )
-        return replace(MappingOptions(), **given)
+        return options_of(MappingOptions, given)
 
     def to_dict(self) -> dict[str, Any]:
         """The options that are not as by default, by name: what `of` takes."""
-        plain = asdict(MappingOptions())
-        return {name: value for name, value in asdict(self).items() if value != plain[name]}
+        return changed(self)
+
+
+class _Options(Protocol):
+    """A frozen dataclass of options, with values by default."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+    @classmethod
+    def naive(cls) -> Self:
+        """One loop per index."""
+        ...
+
+
+_Kind = TypeVar("_Kind", bound=_Options)
+
+
+def options_of(kind: type[_Kind], given: _Kind | Mapping[str, Any] | str) -> _Kind:
+    """Options of a kind from their names and values, or "naive" or "default"; UsageError for others."""
+    if isinstance(given, kind):
+        return given
+    if given == "naive":
+        return kind.naive()
+    if given == "default":
+        return kind()
+    if not isinstance(given, Mapping):
+        raise UsageError(f"mapping options {given!r}", expected="'naive', 'default', or values by name")
+    known = [one.name for one in fields(kind)]
+    for name in given:
+        if name not in known:
+            raise UsageError(f"mapping option {name!r}", expected=", ".join(known), remedy=nearest(str(name), known))
+    return replace(kind(), **given)
+
+
+def changed(options: _Options) -> dict[str, Any]:
+    """The options that are not as by default, by name."""
+    plain = asdict(type(options)())
+    return {name: value for name, value in asdict(options).items() if value != plain[name]}
+
+
+def check_counts(options: object, names: Sequence[str]) -> None:
+    """UsageError for an option of these names that is no whole number from 1 on."""
+    for name in names:
+        value = getattr(options, name)
+        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+            raise UsageError(f"{name} = {value!r}", where="mapping options", expected="a whole number from 1 on")

@@ -40,12 +40,13 @@ class Vector:
 class Local:
     """A buffer that lives in the block: an array, or with `is_register` one variable for each element.
 
-    One of several `lanes` holds a vector in each.
+    One of several `lanes` holds a vector in each. A GPU's threads of one block share an array that `is_shared`.
     """
 
     buffer: Buffer
     is_register: bool = False
     lanes: int = 1
+    is_shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -84,4 +85,43 @@ class Gemm:
     environment: Environment = field(default_factory=dict)
 
 
-Node: TypeAlias = "Loop | Vector | Local | Assign | Fold | Gemm"
+@dataclass(frozen=True)
+class Named:
+    """A variable for a sum of indices, in the rest of the block."""
+
+    variable: str
+    value: AffineIndex
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A body for threads of a GPU whose sums of indices are all below their bounds; no barrier is inside."""
+
+    below: tuple[tuple[AffineIndex, int], ...]
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Barrier:
+    """The place where the threads of a block of a GPU wait for each other."""
+
+
+@dataclass(frozen=True)
+class BlockFold:
+    """target = the reduction of the registers of all threads of a block; every thread gets it."""
+
+    target: Read
+    reduction: str
+    threads: int
+
+
+Node: TypeAlias = "Loop | Vector | Local | Assign | Fold | Gemm | Named | Guard | Barrier | BlockFold"
+
+
+@dataclass(frozen=True)
+class GpuKernel:
+    """The tree of one kernel, the number of its blocks, and the columns and rows of threads in each."""
+
+    body: tuple[Node, ...]
+    blocks: int = 1
+    threads: tuple[int, int] = (1, 1)

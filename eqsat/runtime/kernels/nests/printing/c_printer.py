@@ -9,19 +9,19 @@ from importlib.resources import files
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.expressions.expression import C_TYPES, STORED, Expr
+from eqsat.runtime.kernels.expressions.expression import STORED, Expr
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.nests.computation import Computation
-from eqsat.runtime.kernels.nests.printing.lines import Lines, bare
-from eqsat.runtime.kernels.nests.printing.scalars import Memory, ScalarPrinter
+from eqsat.runtime.kernels.nests.printing.dialects import GnuC
+from eqsat.runtime.kernels.nests.printing.lines import bare
+from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
-from eqsat.runtime.kernels.nests.tree import Assign, Fold, Gemm, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Fold, Gemm, Local, Loop, Node, Vector
 
 #: Bytes at whose multiples buffers of the workspace begin.
 ALIGNMENT = 64
 #: Arrays of more bytes are no variables of a function.
 MOST_ON_STACK = 1 << 18
-_REDUCED = {"+": "add", "*": "multiply", "min": "minimum", "max": "maximum"}
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,12 @@ def c_function(computation: Computation, nodes: Sequence[Node], threads: int = 1
     return _CPrinter(computation, threads).function(nodes)
 
 
-class _CPrinter:
+class _CPrinter(NodePrinter):
     def __init__(self, computation: Computation, threads: int) -> None:
-        self.computation, self.threads = computation, threads
-        self.lines = Lines()
-        self.memory = Memory(dict(computation.buffers), {name: name for name in computation.buffers})
-        self.scalars = ScalarPrinter(self.lines, self.memory)
+        super().__init__(computation, GnuC())
+        self.threads = threads
         self._vectors: set[tuple[DType, int]] = set()
         self._blas: set[str] = set()
-        for name in (*computation.buffers, computation.name):
-            self.lines.name(name)
 
     def function(self, nodes: Sequence[Node]) -> FunctionText:
         """The function of a tree."""
@@ -100,8 +96,7 @@ class _CPrinter:
             type_ = STORED[buffer.dtype]
             self.lines.add(f"{type_} *restrict {name} = ({type_} *)(workspace + {workspace});")
             workspace += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
-        for node in nodes:
-            self._node(node)
+        self.nodes(nodes)
         self.lines.add("return failed;")
         parameters = []
         for names, constant in ((computation.operands, "const "), (computation.results, "")):
@@ -113,76 +108,30 @@ class _CPrinter:
         arguments = (*computation.operands, *computation.results)
         return FunctionText(vectors, code, computation.name, arguments, workspace, bool(self._blas))
 
-    def _node(self, node: Node) -> None:
+    def node(self, node: Node) -> None:
+        """Write a statement."""
         match node:
-            case Loop(kind="unrolled"):
-                for number in range(node.extent):
-                    self.scalars.bound[node.variable] = AffineIndex.number(number)
-                    self._body(node.body)
-                self.scalars.bound.pop(node.variable, None)
-            case Loop(extent=1):
-                # A variable of one value is put in as 0.
-                with self.lines.block(""):
-                    self._body(node.body)
-            case Loop():
-                self._loop(node)
             case Vector():
                 self._vector(node)
-            case Local():
-                self._local(node)
-            case Assign():
-                self._assign(node)
             case Fold():
                 self._fold(node)
             case Gemm():
                 self._gemm(node)
+            case Local(is_register=False, is_shared=False):
+                aligned = f"__attribute__((aligned({ALIGNMENT})))"
+                self.lines.add(f"{STORED[node.buffer.dtype]} {self.array(node)}[{node.buffer.count}] {aligned};")
+            case Local(is_register=True) if node.lanes > 1:
+                self._vectors.add((node.buffer.dtype, node.lanes))
+                self.register(node, vector_type(node.buffer.dtype, node.lanes), node.buffer.shape[:-1])
+            case _:
+                super().node(node)
 
-    def _body(self, nodes: Sequence[Node]) -> None:
-        for node in nodes:
-            self._node(node)
-
-    def _loop(self, node: Loop) -> None:
+    def before_loop(self, node: Loop) -> None:
+        """Write the directive that a loop takes, if any."""
         if node.kind == "parallel":
             self.lines.add(f"#pragma omp parallel for num_threads({self.threads}) schedule(static) reduction(|:failed)")
         elif node.unroll > 1:
             self.lines.add(f"#pragma GCC unroll {min(node.unroll, node.extent)}")
-        name = node.variable
-        with self.lines.block(f"for (int {name} = 0; {name} < {node.extent}; ++{name})"):
-            self._body(node.body)
-
-    def _local(self, node: Local) -> None:
-        buffer = node.buffer
-        self.memory.buffers[buffer.name] = buffer
-        self.memory.registers.pop(buffer.name, None)
-        self.memory.lanes[buffer.name] = node.lanes
-        if not node.is_register:
-            name = self.lines.name(buffer.name)
-            self.memory.texts[buffer.name] = name
-            aligned = f"__attribute__((aligned({ALIGNMENT})))"
-            self.lines.add(f"{STORED[buffer.dtype]} {name}[{buffer.count}] {aligned};")
-            return
-        shape = buffer.shape[:-1] if node.lanes > 1 else buffer.shape
-        type_ = C_TYPES[buffer.dtype]
-        if node.lanes > 1:
-            type_ = vector_type(buffer.dtype, node.lanes)
-            self._vectors.add((buffer.dtype, node.lanes))
-        places = _places(shape)
-        names = {place: self.lines.name("_".join([buffer.name, *map(str, place)])) for place in places}
-        self.memory.registers[buffer.name] = names
-        self.lines.add(f"{type_} {', '.join(names.values())};")
-
-    def _assign(self, node: Assign) -> None:
-        self.scalars.environment = node.environment
-        value = _updated(node)
-        text = self.scalars.scalar(value)
-        if node.target.buffer in self.memory.registers:
-            self.lines.add(f"{self.scalars.element(node.target, False)} = {bare(text)};")
-            return
-        buffer = self.memory.buffers[node.target.buffer]
-        name = self.memory.texts[node.target.buffer]
-        place = self.scalars.offset(node.target, False)
-        self.lines.add(f"{name}[{place}] = {self.scalars.stored(buffer, text)};")
-        self.lines.forget(name)
 
     def _vector(self, node: Vector) -> None:
         first = self.scalars.index(node.first)
@@ -191,7 +140,7 @@ class _CPrinter:
             return
         for one in node.body:
             self.scalars.environment = one.environment
-            value = _updated(one)
+            value = updated(one)
             printer = VectorPrinter(self.scalars, node.variable, value.dtype, node.lanes, valid)
             self._vectors.add((value.dtype, node.lanes))
             text = printer.vector(value)
@@ -225,21 +174,9 @@ class _CPrinter:
         name = self.memory.registers[node.source.buffer][self.scalars.vector_place(node.source)]
         dtype = node.target.dtype
         parts: list[Expr] = [Expr(dtype, f"{name}[{lane}]") for lane in range(lanes)]
-        join = FUNCTIONS[_REDUCED[node.reduction]]
+        join = FUNCTIONS[REDUCED[node.reduction]]
         while len(parts) > 1:
             half = len(parts) // 2
             parts = [join(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
         text = self.scalars.scalar(join(node.target, parts[0]))
         self.lines.add(f"{self.scalars.element(node.target, False)} = {bare(text)};")
-
-
-def _updated(node: Assign) -> Expr:
-    """The value that is assigned, with what the target holds where it is reduced."""
-    return FUNCTIONS[_REDUCED[node.reduction]](node.target, node.value) if node.reduction else node.value
-
-
-def _places(shape: Sequence[int]) -> list[tuple[int, ...]]:
-    places: list[tuple[int, ...]] = [()]
-    for extent in shape:
-        places = [(*place, number) for place in places for number in range(extent)]
-    return places

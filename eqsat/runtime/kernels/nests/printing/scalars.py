@@ -10,11 +10,10 @@ from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, IndexVariable
 from eqsat.runtime.kernels.expressions.coordinates import offset as flat_offset
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, NARROW, STORED, Expr
-from eqsat.runtime.kernels.nests.computation import Buffer, Coordinate, Environment, Read, parts, substituted
+from eqsat.runtime.kernels.nests.computation import Buffer, Coordinate, Environment, Read, is_risky, substituted
+from eqsat.runtime.kernels.nests.printing.dialects import Dialect
 from eqsat.runtime.kernels.nests.printing.lines import Lines, bare, is_simple
 
-#: Functions that are templates in C++ and have the type in their names in C.
-_TYPED = re.compile(r"\b(truncated|narrow)<(\w+)>\(")
 #: Operands of these templates that are computed under a condition.
 _GUARDED: Mapping[str, tuple[int, ...]] = {
     "({0} ? {1} : {2})": (1, 2),
@@ -38,8 +37,8 @@ class Memory:
 class ScalarPrinter:
     """Values of one element, with indices put in: those of an environment, and those that loops have bound."""
 
-    def __init__(self, lines: Lines, memory: Memory) -> None:
-        self.lines, self.memory = lines, memory
+    def __init__(self, lines: Lines, memory: Memory, dialect: Dialect) -> None:
+        self.lines, self.memory, self.dialect = lines, memory, dialect
         self.bound: dict[str, AffineIndex] = {}
         self.environment: Environment = {}
 
@@ -85,7 +84,7 @@ class ScalarPrinter:
 
     def filled(self, value: Expr, texts: list[str], guarded: bool) -> str:
         """A template with the texts of its operands; those that it reads twice are named."""
-        template = _TYPED.sub(r"\1_\2(", value.template)
+        template = self.dialect.template(value.template)
         counts = [0] * len(texts)
         for place in _PLACE.findall(template):
             counts[int(place)] += 1
@@ -100,7 +99,7 @@ class ScalarPrinter:
             else:
                 texts[place] = self.lines.define(operand.c_type, "part", bare(texts[place]))
         text = template.format(*texts)
-        return f"({{ {' '.join(inside)} {text}; }})" if inside else text
+        return self.dialect.scoped(inside, text) if inside else text
 
     def element(self, read: Read, guarded: bool) -> str:
         """An element as an operand, widened where it is stored narrow."""
@@ -158,14 +157,7 @@ class ScalarPrinter:
 
     def stored(self, buffer: Buffer, text: str) -> str:
         """The text of a value as an element in memory."""
-        return f"narrow_{STORED[buffer.dtype]}({bare(text)})" if buffer.dtype in NARROW else bare(text)
-
-
-def is_risky(value: Expr) -> bool:
-    """True of values that fail where their condition does not hold."""
-    return any(
-        (isinstance(one, Read) and any(one.checked)) or one.template.startswith("CHECKED") for one in parts(value)
-    )
+        return self.dialect.narrowed(buffer.dtype, bare(text)) if buffer.dtype in NARROW else bare(text)
 
 
 def _count(value: Expr, uses: dict[int, int], seen: set[int]) -> None:

@@ -19,7 +19,7 @@ from eqsat.runtime.kernels.nests.computation import (
     substituted,
 )
 from eqsat.runtime.kernels.nests.options import Fusion
-from eqsat.runtime.kernels.nests.scheduling.tiles import Chain
+from eqsat.runtime.kernels.nests.scheduling.chains import Chain
 
 
 @dataclass(frozen=True)

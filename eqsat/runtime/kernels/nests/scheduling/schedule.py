@@ -9,10 +9,11 @@ from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import Computation, Statement
 from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.scheduling.chains import Chain
 from eqsat.runtime.kernels.nests.scheduling.fusion import Group, groups, shared_axes
 from eqsat.runtime.kernels.nests.scheduling.plain import plain, without_empty
 from eqsat.runtime.kernels.nests.scheduling.products import product
-from eqsat.runtime.kernels.nests.scheduling.tiles import Box, Chain, TileSchedule
+from eqsat.runtime.kernels.nests.scheduling.tiles import Box, TileSchedule
 from eqsat.runtime.kernels.nests.tree import Loop, Node
 
 

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.expressions.expression import Expr
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, rebuilt
+from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read
 from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.scheduling.chains import Chain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.packing import Pack, packed, packs
 from eqsat.runtime.kernels.nests.scheduling.strides import row_axis, vector_axis
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
@@ -16,18 +16,6 @@ from eqsat.runtime.kernels.nests.tree import Assign, Fold, Local, Loop, Node, Ve
 
 #: An index that is fixed by loops around a statement: its first value, and how many it has.
 Box = Mapping[str, tuple[AffineIndex, int]]
-
-
-@dataclass(frozen=True)
-class Chain:
-    """A statement and those that follow it at the same elements, element by element.
-
-    Of the targets, `stored` ones are written to memory; others are read by the chain alone.
-    """
-
-    first: Statement
-    following: tuple[Statement, ...]
-    stored: frozenset[str]
 
 
 @dataclass(frozen=True)
@@ -178,21 +166,10 @@ class TileSchedule:
         return [*nodes, *self._stored(register, tile, at)]
 
     def _stored(self, register: Read, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
-        """The statements that follow, on registers, and the stores of what is kept."""
-        nodes: list[Node] = []
-        held: dict[str, Read] = {self.chain.first.target: register}
-        for number, one in enumerate(self.chain.following):
-            local, made = self._register(f"acc_{number}", tile)
-            value = from_registers(one, held)
-            nodes += [local, self._each(tile, Assign(made, value, "", at))]
-            if one.reduction and not one.is_fresh:
-                nodes.append(self._each(tile, Assign(made, held.get(one.target, own_element(one)), one.reduction, at)))
-            held[one.target] = made
-        places = {one.target: own_element(one) for one in (self.chain.first, *self.chain.following)}
-        for name, made in held.items():
-            if name in self.chain.stored:
-                nodes.append(self._each(tile, Assign(places[name], made, "", at)))
-        return nodes
+        """The statements that follow, on registers, and the stores of targets."""
+        return following_nodes(
+            self.chain, register, lambda name: self._register(name, tile), lambda one: self._each(tile, one), at
+        )
 
     def _folded(self, row: AffineIndex, rows: int) -> list[Node]:
         """A tile of rows whose vectors run along a reduced index, and are added up in the end."""
@@ -235,33 +212,12 @@ class TileSchedule:
         return Loop(f"{self.row.name}_u", tile.rows, (body,), "unrolled") if self.row is not None else body
 
     def _stored_scalars(self, total: Read, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
-        held: dict[str, Read] = {self.chain.first.target: total}
-        nodes: list[Node] = []
-        for number, one in enumerate(self.chain.following):
-            buffer = Buffer(f"acc_{number}", self.dtype, (tile.rows, 1), "local")
-            self.local[buffer.name] = buffer
-            made = Read.of(buffer.name, self.dtype, (self._row(tile), AffineIndex(())))
-            nodes += [Local(buffer, True), self._scalars(tile, Assign(made, from_registers(one, held), "", at))]
-            if one.reduction and not one.is_fresh:
-                old = held.get(one.target, own_element(one))
-                nodes.append(self._scalars(tile, Assign(made, old, one.reduction, at)))
-            held[one.target] = made
-        places = {one.target: own_element(one) for one in (self.chain.first, *self.chain.following)}
-        for name, made in held.items():
-            if name in self.chain.stored:
-                nodes.append(self._scalars(tile, Assign(places[name], made, "", at)))
-        return nodes
+        def register(name: str) -> tuple[Node, Read]:
+            buffer = Buffer(name, self.dtype, (tile.rows, 1), "local")
+            self.local[name] = buffer
+            return Local(buffer, True), Read.of(name, self.dtype, (self._row(tile), AffineIndex(())))
 
-
-def from_registers(statement: Statement, held: Mapping[str, Read]) -> Expr:
-    """The value of a statement whose chain holds elements of its operands in registers."""
-
-    def change(one: Expr) -> Expr | None:
-        if isinstance(one, Read) and one.buffer in held:
-            return held[one.buffer]
-        return None
-
-    return rebuilt(statement.value, change)
+        return following_nodes(self.chain, total, register, lambda one: self._scalars(tile, one), at)
 
 
 def _split(axis: Axis, size: int, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:

@@ -1,0 +1,61 @@
+"""Chains of statements: a statement, and those that follow it at the same elements."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.expressions.expression import Expr
+from eqsat.runtime.kernels.nests.computation import Read, Statement, rebuilt
+from eqsat.runtime.kernels.nests.scheduling.values import own_element
+from eqsat.runtime.kernels.nests.tree import Assign, Node
+
+
+@dataclass(frozen=True)
+class Chain:
+    """A statement and those that follow it at the same elements, element by element.
+
+    Of the targets, `stored` ones are written to memory; others are read by the chain alone.
+    """
+
+    first: Statement
+    following: tuple[Statement, ...]
+    stored: frozenset[str]
+
+
+def from_registers(statement: Statement, held: Mapping[str, Read]) -> Expr:
+    """The value of a statement whose chain holds elements of its operands in registers."""
+
+    def change(one: Expr) -> Expr | None:
+        if isinstance(one, Read) and one.buffer in held:
+            return held[one.buffer]
+        return None
+
+    return rebuilt(statement.value, change)
+
+
+def following_nodes(
+    chain: Chain,
+    first: Read,
+    register: Callable[[str], tuple[Node, Read]],
+    each: Callable[[Assign], Node],
+    at: Mapping[str, AffineIndex],
+) -> list[Node]:
+    """The statements after the first of a chain, on registers, and the stores of targets.
+
+    `first` holds the elements of the first target, `register` makes more by name, and `each` assigns at all elements.
+    """
+    nodes: list[Node] = []
+    held: dict[str, Read] = {chain.first.target: first}
+    for number, one in enumerate(chain.following):
+        local, made = register(f"acc_{number}")
+        nodes += [local, each(Assign(made, from_registers(one, held), "", at))]
+        if one.reduction and not one.is_fresh:
+            nodes.append(each(Assign(made, held.get(one.target, own_element(one)), one.reduction, at)))
+        held[one.target] = made
+    places = {one.target: own_element(one) for one in (chain.first, *chain.following)}
+    for name, made in held.items():
+        if name in chain.stored:
+            nodes.append(each(Assign(places[name], made, "", at)))
+    return nodes

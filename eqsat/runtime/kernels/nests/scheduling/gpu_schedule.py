@@ -1,0 +1,72 @@
+"""Computations scheduled for a GPU: as kernels that run one after the other."""
+
+from __future__ import annotations
+
+from eqsat.runtime.kernels.nests.computation import Computation, reads
+from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.scheduling.chains import Chain
+from eqsat.runtime.kernels.nests.scheduling.fusion import Group, groups, shared_axes
+from eqsat.runtime.kernels.nests.scheduling.gpu_elements import (
+    WARP,
+    block_kernel,
+    size_of,
+    thread_kernel,
+    work_of,
+)
+from eqsat.runtime.kernels.nests.scheduling.gpu_products import ProductSchedule, product_axes
+from eqsat.runtime.kernels.nests.scheduling.plain import without_empty
+from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
+from eqsat.runtime.kernels.nests.scheduling.strides import stride
+from eqsat.runtime.kernels.nests.tree import GpuKernel
+
+
+def gpu_scheduled(computation: Computation, options: GpuMapping) -> list[GpuKernel]:
+    """The kernels of a computation, in the order they run in."""
+    for one in computation.statements:
+        size_of(one.kept)
+        size_of(one.reduced)
+    if options.is_naive:
+        nodes = scheduled(computation, MappingOptions.naive())
+        return [GpuKernel(nodes)] if nodes else []
+    statements = [without_empty(one) for one in computation.statements]
+    computation = computation.with_statements([one for one in statements if one.points])
+    kernels: list[GpuKernel] = []
+    for group in groups(computation, options.fusion):
+        kernels += _kernels(group, computation, options)
+    return kernels
+
+
+def _kernels(group: Group, computation: Computation, options: GpuMapping) -> list[GpuKernel]:
+    """One kernel of a group, or one for each of its chains where a product is among them.
+
+    A product reads its operands again and again, which only tiles of its own keep in shared memory.
+    """
+    buffers = computation.buffers
+    if not group.depth or any(product_axes(chain.first, buffers) for chain in group.chains):
+        return [_alone(chain, computation, options) for chain in group.chains]
+    shared = [shared_axes(chain, group.depth) for chain in group.chains]
+    work = max(work_of(chain, axes) for chain, axes in zip(group.chains, shared, strict=True))
+    make = block_kernel if work >= WARP else thread_kernel
+    return [make(group.chains, shared, options)]
+
+
+def _alone(chain: Chain, computation: Computation, options: GpuMapping) -> GpuKernel:
+    """The kernel of one chain."""
+    statement = chain.first
+    elements, terms = size_of(statement.kept), size_of(statement.reduced)
+    axes = product_axes(statement, computation.buffers)
+    is_long = statement.reduced and terms >= options.long_reduction
+    if is_long and elements <= options.few_elements and not (axes and elements >= terms):
+        return block_kernel([chain], [statement.kept], options)
+    if axes is not None:
+        return ProductSchedule(chain, computation.buffers, options, *axes).kernel()
+    if is_long and _is_read_along(chain, computation):
+        return block_kernel([chain], [statement.kept], options)
+    return thread_kernel([chain], [statement.kept], options)
+
+
+def _is_read_along(chain: Chain, computation: Computation) -> bool:
+    """True where elements that are neighbours along the last reduced index are neighbours in memory."""
+    last = chain.first.reduced[-1].name
+    return any(stride(read, last, computation.buffers) == 1 for read in reads(chain.first.value))
