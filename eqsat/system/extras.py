@@ -13,6 +13,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "anywidget": ("explore", "widgets"),
         "igraph": ("explore", "laying out graphs on pages"),
+        "islpy": ("poly", "the judge of schedules"),
         "matplotlib": ("plot", "plots"),
         "pandas": ("explore", "tables"),
     }
