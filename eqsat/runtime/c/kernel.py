@@ -101,7 +101,7 @@ class CompiledFunction:
         return self.entry(pointers)
 
     def call_arrays(self, operands: Sequence[Array]) -> Any:
-        """The results of contiguous arrays of the right types and shapes, as a call returns them; None for a failure."""
+        """The results of contiguous arrays of the right types and shapes, as a call returns them; None if it fails."""
         results = [np.empty(shape, dtype) for shape, dtype in self.result_types]
         if self.array_entry(*map(id, operands), *map(id, results), self._workspace()):
             return None
@@ -141,7 +141,7 @@ def compiled(
 Chooser = Callable[[TensorFunction, Inferred, Mapping[str, Array]], MappingOptions]
 
 
-class Kernel:
+class ComprehensionKernel:
     """A function of a comprehension in C: called as the function is, and compiled once for the shapes of a call.
 
     Results are those of the function, but for the order of sums.

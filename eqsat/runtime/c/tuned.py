@@ -16,7 +16,7 @@ from eqsat.language.comprehension.engine import Comprehension, comprehension
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Array
-from eqsat.runtime.c.kernel import CompiledFunction, Kernel, c_text, compiled, computation_of
+from eqsat.runtime.c.kernel import CompiledFunction, ComprehensionKernel, c_text, compiled, computation_of
 from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.tuning.candidate import CandidateError, TuningCandidate
@@ -37,7 +37,7 @@ _MEASURED_SECONDS, _MEASURED_CALLS = 4e-3, 50
 _MOST_REGISTERS = 32
 
 
-def kernel(function: FunctionLike, options: Options = "fastest") -> Kernel:
+def kernel(function: FunctionLike, options: Options = "fastest") -> ComprehensionKernel:
     """A function of a comprehension compiled to C for the shapes that it is called with.
 
     `options` are MappingOptions, their names and values, "naive", "default", or "fastest": those that `autotune` found
@@ -50,9 +50,9 @@ def kernel(function: FunctionLike, options: Options = "fastest") -> Kernel:
     array([0., 2., 4.], dtype=float32)
     """
     if isinstance(options, str) and options == "fastest":
-        return Kernel(function_of(function), _fastest)
+        return ComprehensionKernel(function_of(function), _fastest)
     chosen = MappingOptions.of(options)
-    return Kernel(function_of(function), lambda *_: chosen)
+    return ComprehensionKernel(function_of(function), lambda *_: chosen)
 
 
 def emit(

@@ -9,7 +9,7 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.terms import Array
 from eqsat.runtime.cuda.program.arrays import aligned
-from eqsat.runtime.kernels.nests.computation import Buffer, Computation
+from eqsat.runtime.kernels.nests.computation import Computation, KernelBuffer
 from eqsat.runtime.kernels.nests.printing.cuda_printer import FAILED
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.testing.cuda.emulator import emulate
@@ -49,7 +49,7 @@ def run_kernels(
     return results, bool(failed[0])
 
 
-def _elements(memory: Array, buffer: Buffer) -> Array:
+def _elements(memory: Array, buffer: KernelBuffer) -> Array:
     inner = memory[_GUARD_BYTES : _GUARD_BYTES + buffer.nbytes]
     return inner.view(buffer.dtype.numpy).reshape(buffer.shape)
 

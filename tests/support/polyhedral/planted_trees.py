@@ -9,7 +9,7 @@ from eqsat.language.terms import DType
 from eqsat.runtime.c.kernel import computation_of
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import number
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Computation, Read, Statement
+from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelBuffer, KernelStatement, LoopAxis
 from eqsat.runtime.kernels.nests.scheduling.plain import plain
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
@@ -53,7 +53,7 @@ def of_program(program: Right) -> Computation:
     return computation_of(function, inferred, [one for one in function.scope.updated if one in tensors])
 
 
-def nest(statement: Statement) -> Loop:
+def nest(statement: KernelStatement) -> Loop:
     """One loop for each index of a statement."""
     (made,) = plain(statement, {})
     assert isinstance(made, Loop)
@@ -70,7 +70,7 @@ def rebuilt_loop(loop: Loop, variable: str, change: Callable[[Loop], Node]) -> L
     return replace(loop, body=tuple(body))
 
 
-def beginning(statement: Statement) -> Loop:
+def beginning(statement: KernelStatement) -> Loop:
     """Loops that write 0 to the elements of a statement."""
     node: Node = Assign(own_element(statement), number(0, statement.value.dtype))
     for axis in reversed(statement.kept):
@@ -79,14 +79,14 @@ def beginning(statement: Statement) -> Loop:
     return node
 
 
-def accumulating(statement: Statement, sizes: Mapping[str, int], whole_only: bool = False) -> list[Node]:
+def accumulating(statement: KernelStatement, sizes: Mapping[str, int], whole_only: bool = False) -> list[Node]:
     """Loops over tiles that add to elements in memory, with those of the rests unless whole ones alone are wanted."""
     return _tiles(statement, list(statement.axes), sizes, {}, [], whole_only)
 
 
 def _tiles(
-    statement: Statement,
-    axes: Sequence[Axis],
+    statement: KernelStatement,
+    axes: Sequence[LoopAxis],
     sizes: Mapping[str, int],
     at: dict[str, AffineIndex],
     points: list[tuple[str, int]],
@@ -115,15 +115,15 @@ def early_epilogue(computation: Computation, is_early: bool) -> list[Node]:
     """A product and its epilogue on one register, which is read in the last round of the sum, or in each."""
     product, epilogue = computation.statements
     dtype = product.value.dtype
-    total = Read.of("acc", dtype, ())
+    total = ElementRead.of("acc", dtype, ())
     update = Assign(total, product.value, "+")
     # The epilogue reads the register in place of the element that it holds.
-    (read,) = [one for one in epilogue.value.operands if isinstance(one, Read)]
+    (read,) = [one for one in epilogue.value.operands if isinstance(one, ElementRead)]
     value = replace(epilogue.value, operands=tuple(total if one is read else one for one in epilogue.value.operands))
     (reduced,) = product.reduced
     after = [Assign(own_element(epilogue), value), Assign(own_element(product), total)]
     loop = Loop(reduced.name, reduced.extent, (update, *(after if is_early else ())), is_reduced=True)
-    body: list[Node] = [Local(Buffer("acc", dtype, (), "local"), True), Assign(total, number(0, dtype)), loop]
+    body: list[Node] = [Local(KernelBuffer("acc", dtype, (), "local"), True), Assign(total, number(0, dtype)), loop]
     if not is_early:
         body += after
     node: Node = Loop("j", product.kept[1].extent, tuple(body))
@@ -133,23 +133,23 @@ def early_epilogue(computation: Computation, is_early: bool) -> list[Node]:
 def stencil(back: int, forth: int, rows: int = 6, columns: int = 7) -> Computation:
     """The update of a(i + back, j) in place from a(i, j + forth), row after row."""
     dtype = DType.FLOAT32
-    i, j = Axis("i", rows), Axis("j", columns)
-    buffers = {"a": Buffer("a", dtype, (rows + back, columns + forth), "result")}
-    value = Read.of("a", dtype, (i.variable, j.variable + forth)) + number(1, dtype)
-    statement = Statement("a", (i.variable + back, j.variable), (i, j), "", True, value)
+    i, j = LoopAxis("i", rows), LoopAxis("j", columns)
+    buffers = {"a": KernelBuffer("a", dtype, (rows + back, columns + forth), "result")}
+    value = ElementRead.of("a", dtype, (i.variable, j.variable + forth)) + number(1, dtype)
+    statement = KernelStatement("a", (i.variable + back, j.variable), (i, j), "", True, value)
     return Computation("stencil", buffers, (statement,), (), ("a",))
 
 
 def recurrence(extent: int = 40) -> Computation:
     """A row in which each element follows from the one before it."""
     dtype = DType.FLOAT32
-    i = Axis("i", extent)
-    value = Read.of("a", dtype, (i.variable,)) * number(0.5, dtype)
-    statement = Statement("a", (i.variable + 1,), (i,), "", True, value)
-    return Computation("recurrence", {"a": Buffer("a", dtype, (extent + 1,), "result")}, (statement,), (), ("a",))
+    i = LoopAxis("i", extent)
+    value = ElementRead.of("a", dtype, (i.variable,)) * number(0.5, dtype)
+    statement = KernelStatement("a", (i.variable + 1,), (i,), "", True, value)
+    return Computation("recurrence", {"a": KernelBuffer("a", dtype, (extent + 1,), "result")}, (statement,), (), ("a",))
 
 
-def swapped(statement: Statement) -> Loop:
+def swapped(statement: KernelStatement) -> Loop:
     """A nest of two loops with the inner one outside."""
     outer = nest(statement)
     (inner,) = outer.body

@@ -33,14 +33,14 @@ from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex
 from eqsat.runtime.kernels.expressions.expression import NARROW, Expr, UnsupportedError, cast, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.nests.computation import (
-    Axis,
-    Buffer,
     Computation,
     Coordinate,
-    Read,
+    ElementRead,
+    KernelBuffer,
+    KernelStatement,
+    LoopAxis,
     Reduction,
     Role,
-    Statement,
     rebuilt,
 )
 from eqsat.runtime.kernels.nests.functions import call, checked_division
@@ -90,12 +90,12 @@ def lowered(function: TensorFunction, inferred: Inferred, given: frozenset[str] 
         shape = tuple(size_of(dim, {}) for dim in inferred.shapes[name])
         role: Role = "operand" if name in parameters else "result" if name in function.results else "temporary"
         computed(function.types[name])
-        buffers[names[name]] = Buffer(names[name], function.types[name], shape, role)
-    statements: list[Statement] = []
+        buffers[names[name]] = KernelBuffer(names[name], function.types[name], shape, role)
+    statements: list[KernelStatement] = []
     begun = set(given)
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
         sizes = {name: (size_of(low, {}), size_of(high, {})) for name, (low, high) in ranges.items()}
-        lowering = _Lowering(scope, function.types, inferred, one, sizes, names)
+        lowering = _StatementLowering(scope, function.types, inferred, one, sizes, names)
         made = lowering.statement()
         target = buffers[made.target]
         whole = all(axis.extent == extent for axis, extent in zip(made.kept, target.shape, strict=True))
@@ -104,7 +104,7 @@ def lowered(function: TensorFunction, inferred: Inferred, given: frozenset[str] 
         begun.add(one.statement.target)
         if any(read.buffer == made.target and read.subscripts != made.place for read in lowering.read):
             copy, made = _copied(made, target)
-            buffers[copy.target] = Buffer(copy.target, target.dtype, target.shape, "temporary")
+            buffers[copy.target] = KernelBuffer(copy.target, target.dtype, target.shape, "temporary")
             statements.append(copy)
         statements.append(made)
     return Computation(
@@ -127,31 +127,31 @@ def _safe(name: str) -> str:
     return f"{name.strip('_') or 'x'}_v" if _RESERVED.match(name) or mathematics.function(name) else name
 
 
-def _zeros(target: Buffer) -> Statement:
-    axes = tuple(Axis(f"z{number}", extent) for number, extent in enumerate(target.shape))
+def _zeros(target: KernelBuffer) -> KernelStatement:
+    axes = tuple(LoopAxis(f"z{number}", extent) for number, extent in enumerate(target.shape))
     zero = number(0, computed(target.dtype))
-    return Statement(target.name, tuple(axis.variable for axis in axes), axes, "", True, zero)
+    return KernelStatement(target.name, tuple(axis.variable for axis in axes), axes, "", True, zero)
 
 
-def _copied(made: Statement, target: Buffer) -> tuple[Statement, Statement]:
+def _copied(made: KernelStatement, target: KernelBuffer) -> tuple[KernelStatement, KernelStatement]:
     """A copy of a target that is read elsewhere than where it is written, and the statement that reads the copy."""
     name = f"{target.name}_before"
-    axes = tuple(Axis(f"z{number}", extent) for number, extent in enumerate(target.shape))
+    axes = tuple(LoopAxis(f"z{number}", extent) for number, extent in enumerate(target.shape))
     place = tuple(axis.variable for axis in axes)
-    copy = Statement(name, place, axes, "", True, Read.of(target.name, computed(target.dtype), place))
+    copy = KernelStatement(name, place, axes, "", True, ElementRead.of(target.name, computed(target.dtype), place))
 
     def change(one: Expr) -> Expr | None:
-        if isinstance(one, Read) and one.buffer == target.name:
-            return Read.of(name, one.dtype, one.subscripts, one.checked)
+        if isinstance(one, ElementRead) and one.buffer == target.name:
+            return ElementRead.of(name, one.dtype, one.subscripts, one.checked)
         return None
 
-    return copy, Statement(
+    return copy, KernelStatement(
         made.target, made.place, made.axes, made.reduction, made.is_fresh, rebuilt(made.value, change)
     )
 
 
 @dataclass
-class _Lowering:
+class _StatementLowering:
     """A statement, whose expressions become values of C as `evaluation` computes them."""
 
     scope: Scope
@@ -162,20 +162,22 @@ class _Lowering:
     names: Mapping[str, str]
 
     def __post_init__(self) -> None:
-        self.read: list[Read] = []
+        self.read: list[ElementRead] = []
         self.indices = {name: f"{name}_i" if _RESERVED.match(name) else name for name in self.one.every_index}
 
-    def statement(self) -> Statement:
+    def statement(self) -> KernelStatement:
         """The statement over axes that begin at 0."""
         one, statement = self.one, self.one.statement
         dtype = self.types[statement.target]
-        axes = tuple(Axis(self.indices[index], self._extent(index), index in one.reduced) for index in one.every_index)
+        axes = tuple(
+            LoopAxis(self.indices[index], self._extent(index), index in one.reduced) for index in one.every_index
+        )
         value, given = self.value(one.value)
         reduction = cast_type(Reduction, statement.reduction)
         wide = computed(dtype) if reduction in ("+", "*") else dtype
         made = convert(_cast(value, given, wide), computed(dtype))
         place = tuple(self._index(index) for index in one.indices)
-        return Statement(self.names[statement.target], place, axes, reduction, statement.is_definition, made)
+        return KernelStatement(self.names[statement.target], place, axes, reduction, statement.is_definition, made)
 
     def _extent(self, index: str) -> int:
         low, high = self.ranges[index]
@@ -239,8 +241,8 @@ class _Lowering:
             return number(size, DType.INT32), DType.INT32
         return self._element(name, (), ()), self.types[name]
 
-    def _element(self, name: str, subscripts: Sequence[Any], checked: Sequence[bool]) -> Read:
-        made = Read.of(self.names[name], computed(self.types[name]), tuple(subscripts), tuple(checked))
+    def _element(self, name: str, subscripts: Sequence[Any], checked: Sequence[bool]) -> ElementRead:
+        made = ElementRead.of(self.names[name], computed(self.types[name]), tuple(subscripts), tuple(checked))
         self.read.append(made)
         return made
 
@@ -297,7 +299,7 @@ class _Lowering:
         quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         return (quotient if operator == "/" else a - b * quotient), joined
 
-    def _read(self, expression: Applied) -> Read:
+    def _read(self, expression: Applied) -> ElementRead:
         shape = [size_of(dim, {}) for dim in self.inferred.shapes[expression.name]]
         subscripts: list[AffineIndex | Expr] = []
         checked = []

@@ -22,7 +22,7 @@ Environment: TypeAlias = Mapping[str, AffineIndex]
 
 
 @dataclass(frozen=True)
-class Buffer:
+class KernelBuffer:
     """A tensor in memory, row after row; `role` is how it gets there."""
 
     name: str
@@ -54,7 +54,7 @@ class Buffer:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Read(Expr):
+class ElementRead(Expr):
     """An element of a buffer; `checked` says of which subscripts it is looked at where the kernel runs."""
 
     buffer: str = ""
@@ -64,11 +64,13 @@ class Read(Expr):
     __hash__ = object.__hash__
 
     @staticmethod
-    def of(buffer: str, dtype: DType, subscripts: Sequence[Subscript], checked: Sequence[bool] | None = None) -> Read:
+    def of(
+        buffer: str, dtype: DType, subscripts: Sequence[Subscript], checked: Sequence[bool] | None = None
+    ) -> ElementRead:
         """An element, of a type that is computed with or is stored narrow."""
         inner = tuple(one for one in subscripts if isinstance(one, Expr))
         marks = tuple(checked) if checked is not None else (False,) * len(subscripts)
-        return Read(dtype, "", inner, None, 0, buffer, tuple(subscripts), marks)
+        return ElementRead(dtype, "", inner, None, 0, buffer, tuple(subscripts), marks)
 
     @property
     def is_affine(self) -> bool:
@@ -91,7 +93,7 @@ class Coordinate(Expr):
 
 
 @dataclass(frozen=True)
-class Axis:
+class LoopAxis:
     """An index of a statement, from 0 to below its extent; `is_reduced` ones are not of the target."""
 
     name: str
@@ -105,7 +107,7 @@ class Axis:
 
 
 @dataclass(frozen=True)
-class Statement:
+class KernelStatement:
     """target[place] = the reduction of value over the reduced axes, in the type of the value.
 
     Where it is not `is_fresh`, the element that the target has takes part.
@@ -113,18 +115,18 @@ class Statement:
 
     target: str
     place: tuple[AffineIndex, ...]
-    axes: tuple[Axis, ...]
+    axes: tuple[LoopAxis, ...]
     reduction: Reduction
     is_fresh: bool
     value: Expr
 
     @property
-    def kept(self) -> tuple[Axis, ...]:
+    def kept(self) -> tuple[LoopAxis, ...]:
         """The axes of the target, in its order."""
         return tuple(axis for axis in self.axes if not axis.is_reduced)
 
     @property
-    def reduced(self) -> tuple[Axis, ...]:
+    def reduced(self) -> tuple[LoopAxis, ...]:
         """The axes that are reduced."""
         return tuple(axis for axis in self.axes if axis.is_reduced)
 
@@ -142,8 +144,8 @@ class Computation:
     """Statements that run one after the other, and the buffers that they read and write."""
 
     name: str
-    buffers: Mapping[str, Buffer]
-    statements: tuple[Statement, ...]
+    buffers: Mapping[str, KernelBuffer]
+    statements: tuple[KernelStatement, ...]
     operands: tuple[str, ...]
     results: tuple[str, ...]
 
@@ -152,7 +154,7 @@ class Computation:
         """The buffers that are neither passed nor returned."""
         return tuple(name for name, one in self.buffers.items() if one.role == "temporary")
 
-    def with_statements(self, statements: Sequence[Statement]) -> Computation:
+    def with_statements(self, statements: Sequence[KernelStatement]) -> Computation:
         """Other statements over the same buffers."""
         return replace(self, statements=tuple(statements))
 
@@ -170,15 +172,16 @@ def parts(value: Expr) -> Iterator[Expr]:
         pending += current.operands
 
 
-def reads(value: Expr) -> list[Read]:
+def reads(value: Expr) -> list[ElementRead]:
     """The elements that a value reads."""
-    return [one for one in parts(value) if isinstance(one, Read)]
+    return [one for one in parts(value) if isinstance(one, ElementRead)]
 
 
 def is_risky(value: Expr) -> bool:
     """True of values that fail where their condition does not hold."""
     return any(
-        (isinstance(one, Read) and any(one.checked)) or one.template.startswith("CHECKED") for one in parts(value)
+        (isinstance(one, ElementRead) and any(one.checked)) or one.template.startswith("CHECKED")
+        for one in parts(value)
     )
 
 
@@ -200,10 +203,10 @@ def rebuilt(value: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 def _with_operands(one: Expr, operands: tuple[Expr, ...]) -> Expr:
     if all(new is old for new, old in zip(operands, one.operands, strict=True)):
         return one
-    if isinstance(one, Read):
+    if isinstance(one, ElementRead):
         fresh = iter(operands)
         subscripts = [next(fresh) if isinstance(old, Expr) else old for old in one.subscripts]
-        return Read.of(one.buffer, one.dtype, subscripts, one.checked)
+        return ElementRead.of(one.buffer, one.dtype, subscripts, one.checked)
     return replace(one, operands=operands)
 
 
@@ -235,7 +238,7 @@ def indices_of(value: Expr) -> set[str]:
     for one in parts(value):
         if isinstance(one, Coordinate):
             found |= names_of(one.index)
-        elif isinstance(one, Read):
+        elif isinstance(one, ElementRead):
             for subscript in one.subscripts:
                 if isinstance(subscript, AffineIndex):
                     found |= names_of(subscript)

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
-from eqsat.runtime.kernels.nests.computation import Buffer, Environment, Read
+from eqsat.runtime.kernels.nests.computation import ElementRead, Environment, KernelBuffer
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Local:
     One of several `lanes` holds a vector in each. A GPU's threads of one block share an array that `is_shared`.
     """
 
-    buffer: Buffer
+    buffer: KernelBuffer
     is_register: bool = False
     lanes: int = 1
     is_shared: bool = False
@@ -53,18 +53,18 @@ class Local:
 class Assign:
     """target = value, or with a reduction target = target op value; indices are those of an environment."""
 
-    target: Read
+    target: ElementRead
     value: Expr
     reduction: str = ""
     environment: Environment = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Fold:
+class LaneFold:
     """target = the reduction of the lanes of a register, with what the target holds unless it is fresh."""
 
-    target: Read
-    source: Read
+    target: ElementRead
+    source: ElementRead
     reduction: str
     environment: Environment = field(default_factory=dict)
 
@@ -77,7 +77,7 @@ class Gemm:
     elements from one row to the next, or from one column to the next of an operand that is transposed.
     """
 
-    matrices: tuple[Read, Read, Read]
+    matrices: tuple[ElementRead, ElementRead, ElementRead]
     transposed: tuple[bool, bool]
     sizes: tuple[int, int, int]
     steps: tuple[int, int, int]
@@ -110,12 +110,12 @@ class Barrier:
 class BlockFold:
     """target = the reduction of the registers of all threads of a block; every thread gets it."""
 
-    target: Read
+    target: ElementRead
     reduction: str
     threads: int
 
 
-Node: TypeAlias = "Loop | Vector | Local | Assign | Fold | Gemm | Named | Guard | Barrier | BlockFold"
+Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Gemm | Named | Guard | Barrier | BlockFold"
 
 
 @dataclass(frozen=True)

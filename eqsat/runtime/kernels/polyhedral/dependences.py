@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from eqsat.runtime.kernels.nests.computation import Computation, Read, Statement, reads
+from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelStatement, reads
 from eqsat.runtime.kernels.polyhedral.library import isl
 from eqsat.runtime.kernels.polyhedral.relations import box, element_map, part, tuple_text, union_of
 
@@ -18,7 +18,7 @@ class ReadAccess:
     statement: int
     number: int
     buffer: str
-    read: Read | None
+    read: ElementRead | None
     elements: isl.Map
 
     @property
@@ -49,7 +49,7 @@ class PolyhedralStatement:
         if not statement.is_fresh:
             self._add(computation, statement.target, None)
 
-    def _add(self, computation: Computation, buffer: str, read: Read | None) -> None:
+    def _add(self, computation: Computation, buffer: str, read: ElementRead | None) -> None:
         elements = self.writes if read is None else self._elements(computation, buffer, read.subscripts)
         self.reads.append(ReadAccess(self.number, len(self.reads), buffer, read, elements))
 
@@ -207,7 +207,7 @@ def memory_space(buffer: str) -> str:
     return f"m_{buffer}"
 
 
-def instance_text(statement: Statement, indices: dict[str, int]) -> str:
+def instance_text(statement: KernelStatement, indices: dict[str, int]) -> str:
     """An instance as messages write it."""
     at = ", ".join(f"{name}={value}" for name, value in indices.items())
     return f"{statement.target} at ({at})" if at else statement.target

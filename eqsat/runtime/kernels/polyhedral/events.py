@@ -9,14 +9,14 @@ from functools import cached_property
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
 from eqsat.runtime.kernels.nests.computation import (
-    Buffer,
     Computation,
+    ElementRead,
     Environment,
-    Read,
+    KernelBuffer,
     Subscript,
     substituted,
 )
-from eqsat.runtime.kernels.nests.tree import Assign, Fold, Local, Loop, Node, Note, Vector
+from eqsat.runtime.kernels.nests.tree import Assign, Gemm, LaneFold, Local, Loop, Node, Vector
 from eqsat.runtime.kernels.polyhedral.dependences import memory_space
 from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
@@ -39,7 +39,7 @@ class LocalBuffer:
     """A buffer of a block, by a name that no other one has, and the number of loops around the block."""
 
     space: str
-    buffer: Buffer
+    buffer: KernelBuffer
     depth: int
 
 
@@ -50,12 +50,12 @@ class TreeEvent:
     number: int
     loops: tuple[EventLoop, ...]
     positions: tuple[int, ...]
-    target: Read
+    target: ElementRead
     value: Expr
     reduction: str
     environment: Environment
     locals: Mapping[str, LocalBuffer]
-    buffers: Mapping[str, Buffer]
+    buffers: Mapping[str, KernelBuffer]
 
     @cached_property
     def space(self) -> str:
@@ -104,11 +104,11 @@ class TreeEvent:
         except KeyError as error:
             raise UndecidedScheduleError(f"no loop around an assignment to {self.target.buffer} has {error}") from None
 
-    def local(self, read: Read) -> LocalBuffer | None:
+    def local(self, read: ElementRead) -> LocalBuffer | None:
         """The buffer of a block that an element is of; None of memory."""
         return self.locals.get(read.buffer)
 
-    def elements(self, read: Read) -> isl.Map:
+    def elements(self, read: ElementRead) -> isl.Map:
         """The elements that the instances reach by subscripts."""
         local = self.local(read)
         buffer = local.buffer if local is not None else self.buffers.get(read.buffer)
@@ -187,10 +187,10 @@ class _TreeWalk:
                     inside = {**inside, node.buffer.name: made}  # assignments before it keep what they know
                 case Assign():
                     self._add(node, loops, (*places, place), inside)
-                case Fold():
+                case LaneFold():
                     self._fold(node, loops, (*places, place), inside)
-                case Note():
-                    pass
+                case Gemm():
+                    raise UndecidedScheduleError("a product that BLAS computes has no order of its sums")
 
     def _add(
         self, node: Assign, loops: tuple[EventLoop, ...], places: tuple[int, ...], known: Mapping[str, LocalBuffer]
@@ -216,7 +216,7 @@ class _TreeWalk:
         self._add(one, (*loops, lane), (*places, 0), known)
 
     def _fold(
-        self, node: Fold, loops: tuple[EventLoop, ...], places: tuple[int, ...], known: Mapping[str, LocalBuffer]
+        self, node: LaneFold, loops: tuple[EventLoop, ...], places: tuple[int, ...], known: Mapping[str, LocalBuffer]
     ) -> None:
         """Add the reduction of lanes as a loop over them."""
         source = known.get(node.source.buffer)
@@ -225,6 +225,6 @@ class _TreeWalk:
         lanes = source.buffer.shape[-1]
         variable = f"{node.source.buffer} lane"
         lane = AffineIndex.variable(variable, lanes)
-        read = Read.of(node.source.buffer, node.source.dtype, (*node.source.subscripts[:-1], lane))
+        read = ElementRead.of(node.source.buffer, node.source.dtype, (*node.source.subscripts[:-1], lane))
         made = replace(Assign(node.target, read, node.reduction, node.environment), environment={**node.environment})
         self._add(made, (*loops, EventLoop(variable, lanes)), (*places, 0), known)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.language.comprehension.evaluation import neutral
 from eqsat.runtime.kernels.expressions.expression import number
-from eqsat.runtime.kernels.nests.computation import Computation, Statement
+from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
 from eqsat.runtime.kernels.nests.tree import Node
@@ -36,7 +36,7 @@ def check_tree(computation: Computation, nodes: Sequence[Node]) -> None:
     _TreeCheck(computation, nodes).run()
 
 
-def _nonempty(one: Statement) -> Statement:
+def _nonempty(one: KernelStatement) -> KernelStatement:
     """A statement that reduces nothing as one that assigns the number that its reduction begins with."""
     if all(axis.extent for axis in one.reduced):
         return one

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from eqsat.runtime.kernels.nests.computation import Read, reads
+from eqsat.runtime.kernels.nests.computation import ElementRead, reads
 from eqsat.runtime.kernels.polyhedral.dependences import last_writers
 from eqsat.runtime.kernels.polyhedral.events import LocalBuffer, TreeEvent
 from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError
@@ -19,7 +19,7 @@ class LocalRead:
     """A read of a local element by an assignment; of its own target where it accumulates."""
 
     event: TreeEvent
-    read: Read
+    read: ElementRead
     elements: isl.Map
 
 
@@ -86,14 +86,14 @@ class LocalFlows:
                     links.append((writer, link))
             self._begun[one.event.number, id(one.read)] = links
 
-    def reaching(self, event: TreeEvent, read: Read) -> Reaching:
+    def reaching(self, event: TreeEvent, read: ElementRead) -> Reaching:
         """The assignments that make an element that an assignment reads."""
         key = event.number, id(read)
         if key not in self._known:
             self._known[key] = Reaching(tuple(self._begun[key]), tuple(self._accumulations(event, read)))
         return self._known[key]
 
-    def _accumulations(self, event: TreeEvent, read: Read) -> Iterator[tuple[TreeEvent, isl.Map]]:
+    def _accumulations(self, event: TreeEvent, read: ElementRead) -> Iterator[tuple[TreeEvent, isl.Map]]:
         local = event.local(read)
         assert local is not None
         elements = event.elements(read)

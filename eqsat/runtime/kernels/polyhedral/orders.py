@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from eqsat.runtime.kernels.nests.computation import Computation, Statement
+from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement
 from eqsat.runtime.kernels.polyhedral.dependences import Dependences
 from eqsat.runtime.kernels.polyhedral.library import isl
 
@@ -33,11 +33,11 @@ def may_tile(computation: Computation, statement: int, sizes: Mapping[str, int])
     return is_legal_order(computation, _order(given, statement, [axis.name for axis in given.axes], outer))
 
 
-def _dim(statement: Statement, name: str) -> str:
+def _dim(statement: KernelStatement, name: str) -> str:
     """The dimension of an index; names of comprehensions may be words of isl."""
     return f"x{[axis.name for axis in statement.axes].index(name)}"
 
 
-def _order(statement: Statement, number: int, names: Sequence[str], outer: Sequence[str] = ()) -> str:
+def _order(statement: KernelStatement, number: int, names: Sequence[str], outer: Sequence[str] = ()) -> str:
     dims = ", ".join(_dim(statement, axis.name) for axis in statement.axes)
     return f"{{ S{number}[{dims}] -> [{', '.join([*outer, *(_dim(statement, name) for name in names)])}] }}"

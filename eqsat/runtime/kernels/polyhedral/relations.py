@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import reduce
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.computation import Buffer, Subscript
+from eqsat.runtime.kernels.nests.computation import KernelBuffer, Subscript
 from eqsat.runtime.kernels.polyhedral.library import isl
 
 
@@ -42,7 +42,12 @@ def tuple_text(name: str, items: Iterable[str]) -> str:
 
 
 def element_map(
-    domain: isl.Set, at: str, subscripts: Sequence[Subscript], names: Mapping[str, str], buffer: Buffer, space: str
+    domain: isl.Set,
+    at: str,
+    subscripts: Sequence[Subscript],
+    names: Mapping[str, str],
+    buffer: KernelBuffer,
+    space: str,
 ) -> isl.Map:
     """The relation between points and the elements that subscripts give; a computed subscript may be any.
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import reduce
 
-from eqsat.runtime.kernels.nests.computation import Read
+from eqsat.runtime.kernels.nests.computation import ElementRead
 from eqsat.runtime.kernels.polyhedral.dependences import PolyhedralStatement, ReadAccess
 from eqsat.runtime.kernels.polyhedral.events import TreeEvent
 from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError
@@ -122,7 +122,7 @@ def _wrong_earlier(made: TracedValue, fault: IllegalScheduleError, whole: bool) 
             found = part.link.apply_range(part.value.elements)
         else:
             read = part.event.value if not _is_update(part.event) else part.event.target
-            assert isinstance(read, Read)
+            assert isinstance(read, ElementRead)
             found = part.link.apply_range(part.event.elements(read))
         if (
             not here.intersect(seen).is_empty()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from eqsat.language.comprehension.evaluation import neutral
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
-from eqsat.runtime.kernels.nests.computation import Coordinate, Read
+from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead
 from eqsat.runtime.kernels.polyhedral.dependences import Dependences, PolyhedralStatement, ReadAccess, instance_text
 from eqsat.runtime.kernels.polyhedral.events import TreeEvent
 from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError, UndecidedScheduleError
@@ -101,7 +101,7 @@ class Tracer:
         matched = self._matched(event, value, one)
         if matched is not None:
             return [matched], []
-        if not isinstance(value, Read):
+        if not isinstance(value, ElementRead):
             return None
         if event.local(value) is None:
             own = value.buffer == statement.target and statement.reduction
@@ -114,7 +114,7 @@ class Tracer:
 
     def _earlier(self, event: TreeEvent, value: Expr, one: PolyhedralStatement) -> EarlierPart | None:
         """A value as that of an earlier statement with the same target."""
-        if not isinstance(value, Read) or event.local(value) is None:
+        if not isinstance(value, ElementRead) or event.local(value) is None:
             return None
         own = next(access for access in one.reads if access.is_own)
         for number, flow in reversed(self.dependences.flow_of(own).items()):
@@ -125,7 +125,7 @@ class Tracer:
         return None
 
     def _followed(
-        self, event: TreeEvent, value: Read, one: PolyhedralStatement, earlier_first: bool
+        self, event: TreeEvent, value: ElementRead, one: PolyhedralStatement, earlier_first: bool
     ) -> tuple[list[ValuePart], list[EarlierPart]] | None:
         reaching = self.flows.reaching(event, value)
         if any(writer.reduction != one.statement.reduction for writer, _ in reaching.updated):
@@ -207,14 +207,14 @@ class Tracer:
         if key in match.known:
             return True
         match.known.add(key)
-        if isinstance(wanted, Read):
-            return isinstance(value, Read) and self._same_read(event, value, wanted, one, match)
+        if isinstance(wanted, ElementRead):
+            return isinstance(value, ElementRead) and self._same_read(event, value, wanted, one, match)
         if isinstance(wanted, Coordinate):
             if not isinstance(value, Coordinate):
                 return False
             match.equations.append(f"{index_text(wanted.index, one.names)} = {event.index(value.index)}")
             return True
-        if isinstance(value, Read | Coordinate) or len(value.operands) != len(wanted.operands):
+        if isinstance(value, ElementRead | Coordinate) or len(value.operands) != len(wanted.operands):
             return False
         if (value.template, value.dtype) != (wanted.template, wanted.dtype):
             return False
@@ -224,7 +224,7 @@ class Tracer:
         )
 
     def _same_read(
-        self, event: TreeEvent, value: Read, wanted: Read, one: PolyhedralStatement, match: _ValueMatch
+        self, event: TreeEvent, value: ElementRead, wanted: ElementRead, one: PolyhedralStatement, match: _ValueMatch
     ) -> bool:
         access = next(access for access in one.reads if access.read is wanted)
         if event.local(value) is not None:
@@ -242,7 +242,7 @@ class Tracer:
         return True
 
     def _same_local(
-        self, event: TreeEvent, value: Read, access: ReadAccess, one: PolyhedralStatement, match: _ValueMatch
+        self, event: TreeEvent, value: ElementRead, access: ReadAccess, one: PolyhedralStatement, match: _ValueMatch
     ) -> bool:
         """True where a local element is a copy of that in memory, or the value that was computed for it."""
         reaching = self.flows.reaching(event, value)
@@ -271,7 +271,7 @@ class Tracer:
         return self._same_computed(event, value, access, one, match)
 
     def _same_computed(
-        self, event: TreeEvent, value: Read, access: ReadAccess, one: PolyhedralStatement, match: _ValueMatch
+        self, event: TreeEvent, value: ElementRead, access: ReadAccess, one: PolyhedralStatement, match: _ValueMatch
     ) -> bool:
         """True where a local element is what the last writers before a read in the order of statements compute."""
         if access.read is None or not access.read.is_affine:

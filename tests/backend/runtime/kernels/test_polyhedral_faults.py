@@ -8,7 +8,7 @@ import pytest
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import number
-from eqsat.runtime.kernels.nests.computation import Buffer, Read
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
@@ -139,7 +139,9 @@ def test_a_value_of_another_element_is_found() -> None:
     right = Assign(own_element(first), first.value, "", reversed_row)
     check_tree(given, [Loop("i", 5, (Loop("j", 9, (right,)),)), nest(second)])
     column = AffineIndex.variable("column", 9)
-    moved = Assign(Read.of("t", first.value.dtype, (first.place[0], column)), first.value, "", {"j": (column + 1) % 9})
+    moved = Assign(
+        ElementRead.of("t", first.value.dtype, (first.place[0], column)), first.value, "", {"j": (column + 1) % 9}
+    )
     with pytest.raises(IllegalScheduleError, match="goes to another element"):
         check_tree(given, [Loop("i", 5, (Loop("column", 9, (moved,)),)), nest(second)])
 
@@ -155,8 +157,8 @@ def test_a_sum_that_nothing_begins_is_found() -> None:
 def test_a_value_that_is_added_in_several_rounds_is_found() -> None:
     given = computed(PRODUCT, M=4, K=5, N=6)
     (product,) = given.statements
-    part, total = (Buffer(name, product.value.dtype, (), "local") for name in ("part", "total"))
-    reads = [Read.of(one.name, one.dtype, ()) for one in (part, total)]
+    part, total = (KernelBuffer(name, product.value.dtype, (), "local") for name in ("part", "total"))
+    reads = [ElementRead.of(one.name, one.dtype, ()) for one in (part, total)]
     (k,) = product.reduced
     for rounds in (1, 2):
         body = (

@@ -16,7 +16,7 @@ from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.lines import bare
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
-from eqsat.runtime.kernels.nests.tree import Fold, Gemm, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Gemm, LaneFold, Local, Loop, Node, Vector
 
 #: Bytes at whose multiples buffers of the workspace begin.
 ALIGNMENT = 64
@@ -113,7 +113,7 @@ class _CPrinter(NodePrinter):
         match node:
             case Vector():
                 self._vector(node)
-            case Fold():
+            case LaneFold():
                 self._fold(node)
             case Gemm():
                 self._gemm(node)
@@ -168,7 +168,7 @@ class _CPrinter(NodePrinter):
         self.lines.add(f"multiply_{letter}({flags}, {columns}, {rows}, {summed}, {matrices});")
         self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
-    def _fold(self, node: Fold) -> None:
+    def _fold(self, node: LaneFold) -> None:
         self.scalars.environment = node.environment
         lanes = self.memory.lanes[node.source.buffer]
         name = self.memory.registers[node.source.buffer][self.scalars.vector_place(node.source)]

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, Expr, UnsupportedError
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
-from eqsat.runtime.kernels.nests.computation import Buffer, Computation
+from eqsat.runtime.kernels.nests.computation import Computation, KernelBuffer
 from eqsat.runtime.kernels.nests.printing.dialects import Dialect
 from eqsat.runtime.kernels.nests.printing.lines import Lines, bare
-from eqsat.runtime.kernels.nests.printing.scalars import Memory, ScalarPrinter
+from eqsat.runtime.kernels.nests.printing.scalars import NamedBuffers, ScalarPrinter
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
 
 #: Functions of elements by the operators of reductions.
@@ -23,7 +23,7 @@ class NodePrinter:
     def __init__(self, computation: Computation, dialect: Dialect) -> None:
         self.computation = computation
         self.lines = Lines()
-        self.memory = Memory(dict(computation.buffers), {name: name for name in computation.buffers})
+        self.memory = NamedBuffers(dict(computation.buffers), {name: name for name in computation.buffers})
         self.scalars = ScalarPrinter(self.lines, self.memory, dialect)
         for name in (*computation.buffers, computation.name):
             self.lines.name(name)
@@ -74,7 +74,7 @@ class NodePrinter:
         return name
 
     def _known(self, node: Local) -> None:
-        buffer: Buffer = node.buffer
+        buffer: KernelBuffer = node.buffer
         self.memory.buffers[buffer.name] = buffer
         self.memory.registers.pop(buffer.name, None)
         self.memory.lanes[buffer.name] = node.lanes

@@ -10,7 +10,14 @@ from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, IndexVariable
 from eqsat.runtime.kernels.expressions.coordinates import offset as flat_offset
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, NARROW, STORED, Expr
-from eqsat.runtime.kernels.nests.computation import Buffer, Coordinate, Environment, Read, is_risky, substituted
+from eqsat.runtime.kernels.nests.computation import (
+    Coordinate,
+    ElementRead,
+    Environment,
+    KernelBuffer,
+    is_risky,
+    substituted,
+)
 from eqsat.runtime.kernels.nests.printing.dialects import Dialect
 from eqsat.runtime.kernels.nests.printing.lines import Lines, bare, is_simple
 
@@ -24,10 +31,10 @@ _PLACE = re.compile(r"\{(\d+)\}")
 
 
 @dataclass
-class Memory:
+class NamedBuffers:
     """Buffers by the names that values read them by: as text of C, as variables where they are registers."""
 
-    buffers: dict[str, Buffer]
+    buffers: dict[str, KernelBuffer]
     texts: dict[str, str] = field(default_factory=dict)
     registers: dict[str, dict[tuple[int, ...], str]] = field(default_factory=dict)
     #: Registers that hold vectors, with their lanes.
@@ -37,7 +44,7 @@ class Memory:
 class ScalarPrinter:
     """Values of one element, with indices put in: those of an environment, and those that loops have bound."""
 
-    def __init__(self, lines: Lines, memory: Memory, dialect: Dialect) -> None:
+    def __init__(self, lines: Lines, memory: NamedBuffers, dialect: Dialect) -> None:
         self.lines, self.memory, self.dialect = lines, memory, dialect
         self.bound: dict[str, AffineIndex] = {}
         self.environment: Environment = {}
@@ -63,7 +70,7 @@ class ScalarPrinter:
         return self._scalar(value, guarded, uses)
 
     def _scalar(self, value: Expr, guarded: bool, uses: Mapping[int, int]) -> str:
-        if isinstance(value, Read):
+        if isinstance(value, ElementRead):
             return self.element(value, guarded)
         if isinstance(value, Coordinate):
             index = self.index(value.index)
@@ -101,7 +108,7 @@ class ScalarPrinter:
         text = template.format(*texts)
         return self.dialect.scoped(inside, text) if inside else text
 
-    def element(self, read: Read, guarded: bool) -> str:
+    def element(self, read: ElementRead, guarded: bool) -> str:
         """An element as an operand, widened where it is stored narrow."""
         registers = self.memory.registers.get(read.buffer)
         if registers is not None:
@@ -112,18 +119,18 @@ class ScalarPrinter:
         text = f"{self.memory.texts[read.buffer]}[{self.offset(read, guarded)}]"
         return f"widen({text})" if buffer.dtype in NARROW else text
 
-    def _register(self, read: Read, registers: Mapping[tuple[int, ...], str]) -> str:
+    def _register(self, read: ElementRead, registers: Mapping[tuple[int, ...], str]) -> str:
         place = [self.index(one) for one in read.subscripts if isinstance(one, AffineIndex)]
         if self.memory.lanes.get(read.buffer, 1) == 1:
             return registers[tuple(one.constant for one in place)]
         *first, lane = place
         return f"{registers[tuple(one.constant for one in first)]}[{self.index_text(lane)}]"
 
-    def vector_place(self, read: Read) -> tuple[int, ...]:
+    def vector_place(self, read: ElementRead) -> tuple[int, ...]:
         """The place of a vector among registers, without its lane."""
         return tuple(self.index(one).constant for one in read.subscripts[:-1] if isinstance(one, AffineIndex))
 
-    def offset(self, read: Read, guarded: bool) -> str:
+    def offset(self, read: ElementRead, guarded: bool) -> str:
         """The offset of an element in its buffer, in elements."""
         index, computed = self.places(read, guarded)
         text = self.index_text(index)
@@ -131,7 +138,7 @@ class ScalarPrinter:
             return text
         return " + ".join([*computed, *([] if text == "0" else [text])])
 
-    def places(self, read: Read, guarded: bool) -> tuple[AffineIndex, list[str]]:
+    def places(self, read: ElementRead, guarded: bool) -> tuple[AffineIndex, list[str]]:
         """The offset of an element: the sum of indices, and terms that are computed from elements."""
         buffer = self.memory.buffers[read.buffer]
         plain: list[AffineIndex] = []
@@ -155,7 +162,7 @@ class ScalarPrinter:
             computed.append(f"{text} * {step}" if step != 1 else text)
         return flat_offset(tuple(plain), steps), computed
 
-    def stored(self, buffer: Buffer, text: str) -> str:
+    def stored(self, buffer: KernelBuffer, text: str) -> str:
         """The text of a value as an element in memory."""
         return self.dialect.narrowed(buffer.dtype, bare(text)) if buffer.dtype in NARROW else bare(text)
 
@@ -166,7 +173,7 @@ def _count(value: Expr, uses: dict[int, int], seen: set[int]) -> None:
     if id(value) in seen:
         return
     seen.add(id(value))
-    if isinstance(value, Read):
+    if isinstance(value, ElementRead):
         return
     late = _GUARDED.get(value.template, ())
     for place, operand in enumerate(value.operands):

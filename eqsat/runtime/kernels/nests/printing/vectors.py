@@ -9,7 +9,7 @@ from typing import Literal
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, Expr
-from eqsat.runtime.kernels.nests.computation import Coordinate, Read, indices_of, is_risky, substituted
+from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead, indices_of, is_risky, substituted
 from eqsat.runtime.kernels.nests.printing.lines import bare
 from eqsat.runtime.kernels.nests.printing.scalars import ScalarPrinter
 
@@ -74,7 +74,7 @@ class VectorPrinter:
     def _made(self, value: Expr) -> Text:
         if not self._varies(value):
             return Text(self.scalars.scalar(value), "scalar")
-        if isinstance(value, Read):
+        if isinstance(value, ElementRead):
             return self._read(value)
         if not isinstance(value, Coordinate) and self._is_native(value):
             return self._native(value)
@@ -115,7 +115,7 @@ class VectorPrinter:
     def _whole(self, made: Text) -> str:
         return made.text if made.kind != "scalar" else f"splat_{self.type}({bare(made.text)})"
 
-    def _read(self, read: Read) -> Text:
+    def _read(self, read: ElementRead) -> Text:
         registers = self.scalars.memory.registers.get(read.buffer)
         if registers is not None:
             return Text(registers[self.scalars.vector_place(read)], "vector")
@@ -126,7 +126,7 @@ class VectorPrinter:
         text = f"load_{self.type}({address})" if whole else f"load_part_{self.type}({address}, {self.valid})"
         return Text(self.lines.define(self.type, read.buffer.lower()[:12] + "_v", text), "vector")
 
-    def _address(self, read: Read) -> str | None:
+    def _address(self, read: ElementRead) -> str | None:
         """The address of the first lane where the others follow it."""
         buffer = self.scalars.memory.buffers[read.buffer]
         varying = [one for one in read.subscripts if isinstance(one, Expr) and self._varies(one)]
@@ -156,7 +156,7 @@ class VectorPrinter:
             self.lines.add(f"{name}[{self.variable}] = {f'-({text})' if mask else text};")
         return Text(name, "mask" if mask else "vector")
 
-    def store(self, target: Read, text: str) -> None:
+    def store(self, target: ElementRead, text: str) -> None:
         """Write the lanes to memory."""
         address = self._address(target)
         buffer = self.scalars.memory.buffers[target.buffer]

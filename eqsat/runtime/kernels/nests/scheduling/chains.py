@@ -7,28 +7,28 @@ from dataclasses import dataclass
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
-from eqsat.runtime.kernels.nests.computation import Read, Statement, rebuilt
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelStatement, rebuilt
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
 from eqsat.runtime.kernels.nests.tree import Assign, Node
 
 
 @dataclass(frozen=True)
-class Chain:
+class StatementChain:
     """A statement and those that follow it at the same elements, element by element.
 
     Of the targets, `stored` ones are written to memory; others are read by the chain alone.
     """
 
-    first: Statement
-    following: tuple[Statement, ...]
+    first: KernelStatement
+    following: tuple[KernelStatement, ...]
     stored: frozenset[str]
 
 
-def from_registers(statement: Statement, held: Mapping[str, Read]) -> Expr:
+def from_registers(statement: KernelStatement, held: Mapping[str, ElementRead]) -> Expr:
     """The value of a statement whose chain holds elements of its operands in registers."""
 
     def change(one: Expr) -> Expr | None:
-        if isinstance(one, Read) and one.buffer in held:
+        if isinstance(one, ElementRead) and one.buffer in held:
             return held[one.buffer]
         return None
 
@@ -36,9 +36,9 @@ def from_registers(statement: Statement, held: Mapping[str, Read]) -> Expr:
 
 
 def following_nodes(
-    chain: Chain,
-    first: Read,
-    register: Callable[[str], tuple[Node, Read]],
+    chain: StatementChain,
+    first: ElementRead,
+    register: Callable[[str], tuple[Node, ElementRead]],
     each: Callable[[Assign], Node],
     at: Mapping[str, AffineIndex],
 ) -> list[Node]:
@@ -47,7 +47,7 @@ def following_nodes(
     `first` holds the elements of the first target, `register` makes more by name, and `each` assigns at all elements.
     """
     nodes: list[Node] = []
-    held: dict[str, Read] = {chain.first.target: first}
+    held: dict[str, ElementRead] = {chain.first.target: first}
     for number, one in enumerate(chain.following):
         local, made = register(f"acc_{number}")
         nodes += [local, each(Assign(made, from_registers(one, held), "", at))]

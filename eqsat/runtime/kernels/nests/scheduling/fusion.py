@@ -8,47 +8,47 @@ from dataclasses import dataclass, replace
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
 from eqsat.runtime.kernels.nests.computation import (
-    Axis,
-    Buffer,
     Computation,
     Coordinate,
-    Read,
-    Statement,
+    ElementRead,
+    KernelBuffer,
+    KernelStatement,
+    LoopAxis,
     reads,
     rebuilt,
     substituted,
 )
 from eqsat.runtime.kernels.nests.options import Fusion
-from eqsat.runtime.kernels.nests.scheduling.chains import Chain
+from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
 
 
 @dataclass(frozen=True)
-class Group:
+class SharedLoops:
     """Chains that share loops over the first `depth` indices of all their targets."""
 
-    chains: tuple[Chain, ...]
+    chains: tuple[StatementChain, ...]
     depth: int
 
 
-def groups(computation: Computation, fusion: Fusion) -> list[Group]:
+def groups(computation: Computation, fusion: Fusion) -> list[SharedLoops]:
     """The statements of a computation in chains and groups; each alone with "min".
 
     Sharing loops is right where every element that one statement makes and another reads, or the other way round, has
     the same values of the shared indices in both.
     """
     chains = _chains(computation, fusion)
-    made: list[Group] = []
+    made: list[SharedLoops] = []
     for chain in chains:
         depth = _depth([*made[-1].chains, chain], fusion) if made and fusion != "min" else 0
         if depth:
-            made[-1] = Group((*made[-1].chains, chain), depth)
+            made[-1] = SharedLoops((*made[-1].chains, chain), depth)
         else:
-            made.append(Group((chain,), 0))
+            made.append(SharedLoops((chain,), 0))
     return made
 
 
-def _chains(computation: Computation, fusion: Fusion) -> list[Chain]:
-    lists: list[list[Statement]] = []
+def _chains(computation: Computation, fusion: Fusion) -> list[StatementChain]:
+    lists: list[list[KernelStatement]] = []
     for statement in computation.statements:
         follows = _following(lists[-1], statement, computation.buffers) if lists and fusion != "min" else None
         if follows is not None:
@@ -63,17 +63,19 @@ def _chains(computation: Computation, fusion: Fusion) -> list[Chain]:
         stored = frozenset(
             s.target for s in members if computation.buffers[s.target].role != "temporary" or s.target in outside
         )
-        chains.append(Chain(members[0], tuple(members[1:]), stored))
+        chains.append(StatementChain(members[0], tuple(members[1:]), stored))
     return chains
 
 
-def _all(statement: Statement) -> list[Read]:
+def _all(statement: KernelStatement) -> list[ElementRead]:
     """The elements that a statement reads, that of its target included where it is updated."""
-    own = [] if statement.is_fresh else [Read.of(statement.target, statement.value.dtype, statement.place)]
+    own = [] if statement.is_fresh else [ElementRead.of(statement.target, statement.value.dtype, statement.place)]
     return [*reads(statement.value), *own]
 
 
-def _following(members: Sequence[Statement], given: Statement, buffers: Mapping[str, Buffer]) -> Statement | None:
+def _following(
+    members: Sequence[KernelStatement], given: KernelStatement, buffers: Mapping[str, KernelBuffer]
+) -> KernelStatement | None:
     """A statement with the indices of the chain before it, if it follows element by element; None if it does not."""
     first = members[0]
     kinds = {buffers[one.target].dtype for one in (*members, given)}
@@ -94,7 +96,7 @@ def _following(members: Sequence[Statement], given: Statement, buffers: Mapping[
     return statement
 
 
-def _renamed(given: Statement, first: Statement) -> Statement | None:
+def _renamed(given: KernelStatement, first: KernelStatement) -> KernelStatement | None:
     """A statement over the same elements as another one, with its indices; None where elements differ."""
     if len(given.place) != len(first.place):
         return None
@@ -118,18 +120,18 @@ def _moved(value: Expr, environment: Mapping[str, AffineIndex]) -> Expr:
     def change(one: Expr) -> Expr | None:
         if isinstance(one, Coordinate):
             return Coordinate.of(substituted(one.index, environment), one.dtype)
-        if isinstance(one, Read):
+        if isinstance(one, ElementRead):
             subscripts = [
                 substituted(s, environment) if isinstance(s, AffineIndex) else _moved(s, environment)
                 for s in one.subscripts
             ]
-            return Read.of(one.buffer, one.dtype, subscripts, one.checked)
+            return ElementRead.of(one.buffer, one.dtype, subscripts, one.checked)
         return None
 
     return rebuilt(value, change)
 
 
-def _depth(chains: Sequence[Chain], fusion: Fusion) -> int:
+def _depth(chains: Sequence[StatementChain], fusion: Fusion) -> int:
     """The most indices over which chains may share loops; 0 for none."""
     statements = [one for chain in chains for one in (chain.first, *chain.following)]
     fewest = min(len(chain.first.kept) for chain in chains)
@@ -144,7 +146,9 @@ def _depth(chains: Sequence[Chain], fusion: Fusion) -> int:
     return max(depth, 0)
 
 
-def _may_share(chains: Sequence[Chain], statements: Sequence[Statement], written: set[str], position: int) -> bool:
+def _may_share(
+    chains: Sequence[StatementChain], statements: Sequence[KernelStatement], written: set[str], position: int
+) -> bool:
     axes = [_axis(chain.first, position) for chain in chains]
     first = axes[0]
     if first is None or any(axis is None or axis.extent != first.extent for axis in axes) or first.extent < 2:
@@ -160,7 +164,7 @@ def _may_share(chains: Sequence[Chain], statements: Sequence[Statement], written
     )
 
 
-def _axis(statement: Statement, position: int) -> Axis | None:
+def _axis(statement: KernelStatement, position: int) -> LoopAxis | None:
     """The index that alone decides a subscript of the target."""
     terms = statement.place[position].terms
     if len(terms) != 1 or terms[0][1] != 1 or terms[0][0].of is not None:
@@ -168,7 +172,7 @@ def _axis(statement: Statement, position: int) -> Axis | None:
     return next((axis for axis in statement.kept if axis.name == terms[0][0].name), None)
 
 
-def shared_axes(chain: Chain, depth: int) -> list[Axis]:
+def shared_axes(chain: StatementChain, depth: int) -> list[LoopAxis]:
     """The indices of a chain whose loops are shared."""
     found = [_axis(chain.first, position) for position in range(depth)]
     return [axis for axis in found if axis is not None]

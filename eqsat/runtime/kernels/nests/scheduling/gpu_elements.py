@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, unflattened
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, LoopAxis
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
-from eqsat.runtime.kernels.nests.scheduling.chains import Chain, following_nodes
+from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
 from eqsat.runtime.kernels.nests.tree import Assign, Barrier, BlockFold, GpuKernel, Guard, Local, Loop, Named, Node
 
@@ -22,7 +22,7 @@ _MOST = 2**31 - 2**20
 Places = Mapping[str, AffineIndex]
 
 
-def size_of(axes: Sequence[Axis]) -> int:
+def size_of(axes: Sequence[LoopAxis]) -> int:
     """The number of points of a box; UnsupportedError where an int does not count them."""
     total = math.prod(axis.extent for axis in axes)
     if total > _MOST:
@@ -35,23 +35,23 @@ def power_of_two(least: int) -> int:
     return 1 << max(least - 1, 0).bit_length()
 
 
-def reduced_loops(axes: Sequence[Axis], body: Node, unroll: int) -> Node:
+def reduced_loops(axes: Sequence[LoopAxis], body: Node, unroll: int) -> Node:
     """Loops over reduced indices, the last innermost, of which rounds are written out."""
     for number, axis in enumerate(reversed(axes)):
         body = Loop(axis.name, axis.extent, (body,), unroll=unroll if not number else 1, is_reduced=True)
     return body
 
 
-def _register(name: str, chain: Chain) -> tuple[Node, Read]:
+def _register(name: str, chain: StatementChain) -> tuple[Node, ElementRead]:
     dtype = chain.first.value.dtype
-    return Local(Buffer(name, dtype, (), "local"), True), Read.of(name, dtype, ())
+    return Local(KernelBuffer(name, dtype, (), "local"), True), ElementRead.of(name, dtype, ())
 
 
-def _stores(chain: Chain, total: Read, at: Places) -> list[Node]:
+def _stores(chain: StatementChain, total: ElementRead, at: Places) -> list[Node]:
     return following_nodes(chain, total, lambda name: _register(name, chain), lambda one: one, at)
 
 
-def element_nodes(chain: Chain, at: Places, unroll: int) -> list[Node]:
+def element_nodes(chain: StatementChain, at: Places, unroll: int) -> list[Node]:
     """An element of every target of a chain, by one thread."""
     statement = chain.first
     dtype = statement.value.dtype
@@ -69,7 +69,7 @@ def element_nodes(chain: Chain, at: Places, unroll: int) -> list[Node]:
     return [*nodes, *_stores(chain, total, at)]
 
 
-def reduced_nodes(chain: Chain, at: Places, threads: int) -> list[Node]:
+def reduced_nodes(chain: StatementChain, at: Places, threads: int) -> list[Node]:
     """An element of every target of a chain, reduced by all threads of a block and finished by the first.
 
     Reading, reducing and finishing are in one round of uniform loops, so that every thread comes to the barriers.
@@ -97,7 +97,7 @@ def reduced_nodes(chain: Chain, at: Places, threads: int) -> list[Node]:
     ]
 
 
-def _named_indices(axes: Sequence[Axis], place: AffineIndex, suffix: str) -> tuple[list[Node], list[AffineIndex]]:
+def _named_indices(axes: Sequence[LoopAxis], place: AffineIndex, suffix: str) -> tuple[list[Node], list[AffineIndex]]:
     """Names for the indices at a place of a box, and these as sums."""
     nodes: list[Node] = []
     sums = []
@@ -109,17 +109,19 @@ def _named_indices(axes: Sequence[Axis], place: AffineIndex, suffix: str) -> tup
     return nodes, sums
 
 
-def _rest(chain: Chain, shared: Sequence[Axis]) -> list[Axis]:
+def _rest(chain: StatementChain, shared: Sequence[LoopAxis]) -> list[LoopAxis]:
     """The indices of the target that are not shared with other chains and have more than one value."""
     return [axis for axis in chain.first.kept if axis not in shared and axis.extent > 1]
 
 
-def work_of(chain: Chain, shared: Sequence[Axis]) -> int:
+def work_of(chain: StatementChain, shared: Sequence[LoopAxis]) -> int:
     """The number of values that a chain computes for each value of the shared indices."""
     return size_of(_rest(chain, shared)) * size_of(chain.first.reduced)
 
 
-def thread_kernel(chains: Sequence[Chain], shared: Sequence[Sequence[Axis]], options: GpuMapping) -> GpuKernel:
+def thread_kernel(
+    chains: Sequence[StatementChain], shared: Sequence[Sequence[LoopAxis]], options: GpuMapping
+) -> GpuKernel:
     """A kernel that has a thread for each value of the shared indices, the last of which runs along threads.
 
     A thread reads what other chains made for its own values alone, so that no barrier is needed.
@@ -141,7 +143,9 @@ def thread_kernel(chains: Sequence[Chain], shared: Sequence[Sequence[Axis]], opt
     return GpuKernel((*first, Guard(((point, total),), (*named, *body))), blocks, (threads, 1))
 
 
-def block_kernel(chains: Sequence[Chain], shared: Sequence[Sequence[Axis]], options: GpuMapping) -> GpuKernel:
+def block_kernel(
+    chains: Sequence[StatementChain], shared: Sequence[Sequence[LoopAxis]], options: GpuMapping
+) -> GpuKernel:
     """A kernel that has a block for each value of the shared indices, whose threads share all else.
 
     Between chains all threads wait: each may read what others wrote for the same values.
@@ -159,7 +163,9 @@ def block_kernel(chains: Sequence[Chain], shared: Sequence[Sequence[Axis]], opti
     return GpuKernel(tuple(body), total, (threads, 1))
 
 
-def _of_block(chain: Chain, rest: Sequence[Axis], at: Places, threads: int, options: GpuMapping) -> list[Node]:
+def _of_block(
+    chain: StatementChain, rest: Sequence[LoopAxis], at: Places, threads: int, options: GpuMapping
+) -> list[Node]:
     """The elements of a chain for fixed values of the shared indices."""
     count, reduced = size_of(rest), size_of(chain.first.reduced)
     if reduced > 1 and (count == 1 or (count < WARP and reduced >= options.long_reduction)):

@@ -8,9 +8,17 @@ from dataclasses import dataclass
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, unflattened
 from eqsat.runtime.kernels.expressions.expression import Expr
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, is_risky, reads, rebuilt
+from eqsat.runtime.kernels.nests.computation import (
+    ElementRead,
+    KernelBuffer,
+    KernelStatement,
+    LoopAxis,
+    is_risky,
+    reads,
+    rebuilt,
+)
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
-from eqsat.runtime.kernels.nests.scheduling.chains import Chain, following_nodes
+from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.gpu_elements import (
     BLOCK,
     THREAD,
@@ -26,7 +34,7 @@ from eqsat.runtime.kernels.nests.tree import Assign, Barrier, GpuKernel, Guard, 
 _LEAST = 3
 
 
-def product_axes(statement: Statement, buffers: Mapping[str, Buffer]) -> tuple[Axis, Axis] | None:
+def product_axes(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> tuple[LoopAxis, LoopAxis] | None:
     """The indices along which a tile has rows and columns; None of statements that are no sums of reused elements.
 
     Some element is read for all rows, and some other for all columns. Columns are along the last index of the target,
@@ -37,9 +45,9 @@ def product_axes(statement: Statement, buffers: Mapping[str, Buffer]) -> tuple[A
     given = reads(statement.value)
     if not all(read.is_affine and buffers[read.buffer].count for read in given):
         return None
-    *others, column = statement.kept or (Axis("", 0),)
+    *others, column = statement.kept or (LoopAxis("", 0),)
 
-    def suits(row: Axis) -> bool:
+    def suits(row: LoopAxis) -> bool:
         by_row = any(depends(read, row.name) and not depends(read, column.name) for read in given)
         return by_row and any(depends(read, column.name) and not depends(read, row.name) for read in given)
 
@@ -53,8 +61,8 @@ def product_axes(statement: Statement, buffers: Mapping[str, Buffer]) -> tuple[A
 class Promotion:
     """An operand's elements in a tile: the box of them in shared memory, and where it begins in the operand."""
 
-    read: Read
-    tile: Buffer
+    read: ElementRead
+    tile: KernelBuffer
     begin: tuple[AffineIndex, ...]
     inner: tuple[AffineIndex, ...]
 
@@ -64,7 +72,7 @@ class Promotion:
         return _key(self.read)
 
 
-def _key(read: Read) -> tuple[str, ...]:
+def _key(read: ElementRead) -> tuple[str, ...]:
     return (read.buffer, *(one.key for one in read.subscripts if isinstance(one, AffineIndex)))
 
 
@@ -75,11 +83,11 @@ class ProductSchedule:
     Rows of a tile are `thread_rows` times as many as a block's, columns likewise, shortened where an index is short.
     """
 
-    chain: Chain
-    buffers: Mapping[str, Buffer]
+    chain: StatementChain
+    buffers: Mapping[str, KernelBuffer]
     options: GpuMapping
-    row: Axis
-    column: Axis
+    row: LoopAxis
+    column: LoopAxis
 
     def __post_init__(self) -> None:
         options, statement = self.options, self.chain.first
@@ -141,13 +149,13 @@ class ProductSchedule:
         nodes += following_nodes(self.chain, total, self._register, self._inside, self.at)
         return GpuKernel(tuple(nodes), blocks, (self.block_columns, self.block_rows))
 
-    def _register(self, name: str) -> tuple[Node, Read]:
-        buffer = Buffer(name, self.dtype, (self.rows, self.columns), "local")
+    def _register(self, name: str) -> tuple[Node, ElementRead]:
+        buffer = KernelBuffer(name, self.dtype, (self.rows, self.columns), "local")
         place = (
             AffineIndex.variable(f"{self.row.name}_u", self.rows),
             AffineIndex.variable(f"{self.column.name}_u", self.columns),
         )
-        return Local(buffer, True), Read.of(name, self.dtype, place)
+        return Local(buffer, True), ElementRead.of(name, self.dtype, place)
 
     def _each(self, body: Node) -> Node:
         """A statement for every element of a thread, written out."""
@@ -159,7 +167,7 @@ class ProductSchedule:
         below = tuple((self.at[axis.name], axis.extent) for axis in (self.row, self.column))
         return self._each(Guard(below, (body,)))
 
-    def _sums(self, total: Read, promotions: Sequence[Promotion]) -> list[Node]:
+    def _sums(self, total: ElementRead, promotions: Sequence[Promotion]) -> list[Node]:
         """Loops over tiles of the reduced indices, each of which is loaded between two barriers."""
         statement = self.chain.first
         value, is_whole = self._promoted(statement.value, promotions)
@@ -167,7 +175,7 @@ class ProductSchedule:
         body: Node = self._each(update) if is_whole else self._inside(update)
         below = tuple((self.at[axis.name], axis.extent) for axis in statement.reduced)
         body = Guard(below, (body,))
-        steps = [Axis(f"{axis.name}_f", self.steps[axis.name]) for axis in statement.reduced]
+        steps = [LoopAxis(f"{axis.name}_f", self.steps[axis.name]) for axis in statement.reduced]
         for number, step in enumerate(axis for axis in reversed(steps) if axis.extent > 1):
             body = Loop(step.name, step.extent, (body,), unroll=1 if number else self.options.unroll, is_reduced=True)
         nodes: list[Node] = [body]
@@ -186,8 +194,8 @@ class ProductSchedule:
         known = {one.key: one for one in promotions}
 
         def change(one: Expr) -> Expr | None:
-            if isinstance(one, Read) and _key(one) in known:
-                return Read.of(known[_key(one)].tile.name, one.dtype, known[_key(one)].inner)
+            if isinstance(one, ElementRead) and _key(one) in known:
+                return ElementRead.of(known[_key(one)].tile.name, one.dtype, known[_key(one)].inner)
             return None
 
         others = [read for read in reads(value) if _key(read) not in known]
@@ -213,7 +221,7 @@ class ProductSchedule:
                 chosen.append(one)
         return chosen
 
-    def _promotion(self, read: Read, number: int) -> Promotion | None:
+    def _promotion(self, read: ElementRead, number: int) -> Promotion | None:
         """The box of an operand's elements in a tile; None where none is read twice."""
         begins, inners, extents = [], [], []
         for subscript in read.subscripts:
@@ -236,7 +244,7 @@ class ProductSchedule:
         if math.prod(self.spans.values()) <= math.prod(extents):
             return None
         buffer = self.buffers[read.buffer]
-        tile = Buffer(f"{read.buffer}_{number}", buffer.dtype, tuple(extents), "local")
+        tile = KernelBuffer(f"{read.buffer}_{number}", buffer.dtype, tuple(extents), "local")
         return Promotion(read, tile, tuple(begins), tuple(inners))
 
     def _load(self, one: Promotion) -> Node:
@@ -253,5 +261,8 @@ class ProductSchedule:
         below = [(point, count)]
         for source, extent in zip(sources, self.buffers[one.read.buffer].shape, strict=True):
             below += [(source, extent), (source * -1, 1)]
-        copy = Assign(Read.of(one.tile.name, one.read.dtype, places), Read.of(one.read.buffer, one.read.dtype, sources))
+        copy = Assign(
+            ElementRead.of(one.tile.name, one.read.dtype, places),
+            ElementRead.of(one.read.buffer, one.read.dtype, sources),
+        )
         return Loop("turn_p", turns, (Named("point_p", point), Guard(tuple(below), (copy,))))

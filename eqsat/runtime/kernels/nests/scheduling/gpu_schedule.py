@@ -5,8 +5,8 @@ from __future__ import annotations
 from eqsat.runtime.kernels.nests.computation import Computation, reads
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
-from eqsat.runtime.kernels.nests.scheduling.chains import Chain
-from eqsat.runtime.kernels.nests.scheduling.fusion import Group, groups, shared_axes
+from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
+from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, groups, shared_axes
 from eqsat.runtime.kernels.nests.scheduling.gpu_elements import (
     WARP,
     block_kernel,
@@ -37,7 +37,7 @@ def gpu_scheduled(computation: Computation, options: GpuMapping) -> list[GpuKern
     return kernels
 
 
-def _kernels(group: Group, computation: Computation, options: GpuMapping) -> list[GpuKernel]:
+def _kernels(group: SharedLoops, computation: Computation, options: GpuMapping) -> list[GpuKernel]:
     """One kernel of a group, or one for each of its chains where a product is among them.
 
     A product reads its operands again and again, which only tiles of its own keep in shared memory.
@@ -51,7 +51,7 @@ def _kernels(group: Group, computation: Computation, options: GpuMapping) -> lis
     return [make(group.chains, shared, options)]
 
 
-def _alone(chain: Chain, computation: Computation, options: GpuMapping) -> GpuKernel:
+def _alone(chain: StatementChain, computation: Computation, options: GpuMapping) -> GpuKernel:
     """The kernel of one chain."""
     statement = chain.first
     elements, terms = size_of(statement.kept), size_of(statement.reduced)
@@ -66,7 +66,7 @@ def _alone(chain: Chain, computation: Computation, options: GpuMapping) -> GpuKe
     return thread_kernel([chain], [statement.kept], options)
 
 
-def _is_read_along(chain: Chain, computation: Computation) -> bool:
+def _is_read_along(chain: StatementChain, computation: Computation) -> bool:
     """True where elements that are neighbours along the last reduced index are neighbours in memory."""
     last = chain.first.reduced[-1].name
     return any(stride(read, last, computation.buffers) == 1 for read in reads(chain.first.value))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr, number
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, reads, rebuilt
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement, LoopAxis, reads, rebuilt
 from eqsat.runtime.kernels.nests.scheduling.strides import depends, may_pack
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
 
@@ -19,19 +19,19 @@ MOST_PACKED = 1 << 18
 class Pack:
     """A copy: its buffer of panels as wide as a tile, and the nodes that fill it inside the loops of `entered`."""
 
-    read: Read
-    copy: Read
+    read: ElementRead
+    copy: ElementRead
     entered: tuple[str, ...]
-    buffer: Buffer
+    buffer: KernelBuffer
     nodes: tuple[Node, ...]
 
 
 def packs(
-    statement: Statement,
-    vector: Axis,
+    statement: KernelStatement,
+    vector: LoopAxis,
     width: int,
-    loops: Sequence[Axis],
-    buffers: Mapping[str, Buffer],
+    loops: Sequence[LoopAxis],
+    buffers: Mapping[str, KernelBuffer],
     fixed: Collection[str] = (),
 ) -> list[Pack]:
     """The copies that pay, of panels of a width; `loops` are the outer indices in their order.
@@ -50,16 +50,16 @@ def packs(
     return found
 
 
-def _same(a: Read, b: Read) -> bool:
+def _same(a: ElementRead, b: ElementRead) -> bool:
     return a.buffer == b.buffer and a.subscripts == b.subscripts
 
 
 def _pack(
-    read: Read,
-    statement: Statement,
-    vector: Axis,
+    read: ElementRead,
+    statement: KernelStatement,
+    vector: LoopAxis,
     width: int,
-    loops: Sequence[Axis],
+    loops: Sequence[LoopAxis],
     count: int,
 ) -> Pack | None:
     entered: list[str] = []
@@ -72,16 +72,18 @@ def _pack(
     ]
     panels = -(-vector.extent // width)
     shape = (panels, *(axis.extent for axis in inner), width)
-    buffer = Buffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
+    buffer = KernelBuffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
     if buffer.nbytes > MOST_PACKED:
         return None
     along = vector.variable
-    copy = Read.of(buffer.name, read.dtype, (along // width, *(axis.variable for axis in inner), along % width))
+    copy = ElementRead.of(buffer.name, read.dtype, (along // width, *(axis.variable for axis in inner), along % width))
     nodes = [*_panels(read, copy, vector, width, inner)]
     return Pack(read, copy, tuple(entered), buffer, (Local(buffer), *nodes))
 
 
-def _panels(read: Read, copy: Read, vector: Axis, width: int, inner: Sequence[Axis]) -> list[Node]:
+def _panels(
+    read: ElementRead, copy: ElementRead, vector: LoopAxis, width: int, inner: Sequence[LoopAxis]
+) -> list[Node]:
     """Loops that fill whole panels, and those that fill the last one, with zeros behind the last element."""
     whole, rest = divmod(vector.extent, width)
     nodes: list[Node] = []
@@ -94,10 +96,12 @@ def _panels(read: Read, copy: Read, vector: Axis, width: int, inner: Sequence[Ax
             continue
         lane, tile = f"{vector.name}_l", f"{vector.name}_t"
         first = AffineIndex.variable(tile, extent) if panel is None else AffineIndex.number(panel)
-        start = rest if isinstance(value, Expr) and not isinstance(value, Read) else 0
+        start = rest if isinstance(value, Expr) and not isinstance(value, ElementRead) else 0
         along = first * width + AffineIndex.variable(lane, lanes) + start
         place = {axis.name: AffineIndex.variable(f"{axis.name}_l", axis.extent) for axis in inner}
-        target = Read.of(copy.buffer, copy.dtype, (first, *place.values(), AffineIndex.variable(lane, lanes) + start))
+        target = ElementRead.of(
+            copy.buffer, copy.dtype, (first, *place.values(), AffineIndex.variable(lane, lanes) + start)
+        )
         at = {**place, vector.name: along}
         node: Node = Loop(lane, lanes, (Assign(target, value, "", at),))
         for axis in reversed(inner):
@@ -110,7 +114,7 @@ def packed(value: Expr, made: Sequence[Pack]) -> Expr:
     """A value that reads the copies."""
 
     def change(one: Expr) -> Expr | None:
-        if isinstance(one, Read):
+        if isinstance(one, ElementRead):
             return next((pack.copy for pack in made if _same(pack.read, one)), None)
         return None
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.computation import Buffer, Read, Statement
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement
 from eqsat.runtime.kernels.nests.scheduling.tiles import Box
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
 
 
-def plain(statement: Statement, box: Box) -> list[Node]:
+def plain(statement: KernelStatement, box: Box) -> list[Node]:
     """Loops over the indices of the target, then over those that are reduced, into one variable."""
     if any(axis.extent == 0 for axis in statement.kept):
         return []
@@ -27,8 +27,8 @@ def plain(statement: Statement, box: Box) -> list[Node]:
     target, dtype = own_element(statement), statement.value.dtype
     body: tuple[Node, ...]
     if statement.reduced:
-        buffer = Buffer("acc", dtype, (), "local")
-        total = Read.of("acc", dtype, ())
+        buffer = KernelBuffer("acc", dtype, (), "local")
+        total = ElementRead.of("acc", dtype, ())
         start = neutral(statement.reduction, dtype) if statement.is_fresh else target
         update: Node = Assign(total, statement.value, statement.reduction, environment)
         for axis in reversed(statement.reduced):
@@ -47,7 +47,7 @@ def plain(statement: Statement, box: Box) -> list[Node]:
     return list(body)
 
 
-def without_empty(statement: Statement) -> Statement:
+def without_empty(statement: KernelStatement) -> KernelStatement:
     """A statement that reduces nothing as one that assigns the neutral element, or leaves the target alone."""
     if all(axis.extent for axis in statement.reduced):
         return statement

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement, LoopAxis
 from eqsat.runtime.kernels.nests.scheduling.strides import depends, stride
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
 from eqsat.runtime.kernels.nests.tree import Gemm, Loop, Node
 
 
-def product(statement: Statement, buffers: Mapping[str, Buffer]) -> list[Node] | None:
+def product(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> list[Node] | None:
     """The calls of BLAS for a statement, in loops over the indices that all its tensors have; None for no product.
 
     One index has to be of the first operand and the target, one of the second and the target, and one is summed over.
@@ -22,7 +22,7 @@ def product(statement: Statement, buffers: Mapping[str, Buffer]) -> list[Node] |
         return None
     first, second = value.operands
     target = own_element(statement)
-    if not isinstance(first, Read) or not isinstance(second, Read):
+    if not isinstance(first, ElementRead) or not isinstance(second, ElementRead):
         return None
     if not all(_is_matrix(one, dtype, buffers) for one in (first, second, target)):
         return None
@@ -39,7 +39,7 @@ def product(statement: Statement, buffers: Mapping[str, Buffer]) -> list[Node] |
     return None if made is None else _looped(made, shared)
 
 
-def _is_matrix(read: Read, dtype: DType, buffers: Mapping[str, Buffer]) -> bool:
+def _is_matrix(read: ElementRead, dtype: DType, buffers: Mapping[str, KernelBuffer]) -> bool:
     """True where every subscript is an index or a number."""
     plain = all(
         isinstance(one, AffineIndex) and len(one.terms) <= 1 and all(v.of is None and c == 1 for v, c in one.terms)
@@ -50,14 +50,14 @@ def _is_matrix(read: Read, dtype: DType, buffers: Mapping[str, Buffer]) -> bool:
 
 
 def _call(
-    first: Read,
-    second: Read,
-    target: Read,
-    row: Axis,
-    column: Axis,
-    summed: Axis,
-    statement: Statement,
-    buffers: Mapping[str, Buffer],
+    first: ElementRead,
+    second: ElementRead,
+    target: ElementRead,
+    row: LoopAxis,
+    column: LoopAxis,
+    summed: LoopAxis,
+    statement: KernelStatement,
+    buffers: Mapping[str, KernelBuffer],
 ) -> Gemm | None:
     if stride(target, column.name, buffers) != 1:
         first, second, row, column = second, first, column, row
@@ -77,7 +77,9 @@ def _call(
     )
 
 
-def _stored(read: Read, row: Axis, column: Axis, buffers: Mapping[str, Buffer]) -> tuple[bool, int] | None:
+def _stored(
+    read: ElementRead, row: LoopAxis, column: LoopAxis, buffers: Mapping[str, KernelBuffer]
+) -> tuple[bool, int] | None:
     """True where a matrix is stored column after column, and the distance of its rows, or its columns."""
     down, along = stride(read, row.name, buffers), stride(read, column.name, buffers)
     if down is None or along is None or 1 not in (down, along):
@@ -87,7 +89,7 @@ def _stored(read: Read, row: Axis, column: Axis, buffers: Mapping[str, Buffer]) 
     return True, max(along, row.extent)
 
 
-def _looped(made: Gemm, shared: list[Axis]) -> list[Node]:
+def _looped(made: Gemm, shared: list[LoopAxis]) -> list[Node]:
     node: Node = made
     for axis in reversed(shared):
         node = Loop(axis.name, axis.extent, (node,))

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.computation import Computation, Statement
+from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement
 from eqsat.runtime.kernels.nests.options import MappingOptions
-from eqsat.runtime.kernels.nests.scheduling.chains import Chain
-from eqsat.runtime.kernels.nests.scheduling.fusion import Group, groups, shared_axes
+from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
+from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, groups, shared_axes
 from eqsat.runtime.kernels.nests.scheduling.plain import plain, without_empty
 from eqsat.runtime.kernels.nests.scheduling.products import product
 from eqsat.runtime.kernels.nests.scheduling.tiles import Box, TileSchedule
@@ -28,19 +28,19 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
     return tuple(nodes)
 
 
-def _divided(group: Group, computation: Computation) -> list[Group]:
+def _divided(group: SharedLoops, computation: Computation) -> list[SharedLoops]:
     """A group without the chains that BLAS computes, which share no loops."""
-    parts: list[Group] = []
+    parts: list[SharedLoops] = []
     for chain in group.chains:
         calls = product(chain.first, computation.buffers) is not None
         if parts and not calls and parts[-1].depth:
-            parts[-1] = Group((*parts[-1].chains, chain), group.depth)
+            parts[-1] = SharedLoops((*parts[-1].chains, chain), group.depth)
         else:
-            parts.append(Group((chain,), 0 if calls else group.depth))
-    return [one if len(one.chains) > 1 else Group(one.chains, 0) for one in parts]
+            parts.append(SharedLoops((chain,), 0 if calls else group.depth))
+    return [one if len(one.chains) > 1 else SharedLoops(one.chains, 0) for one in parts]
 
 
-def _group(group: Group, computation: Computation, options: MappingOptions) -> list[Node]:
+def _group(group: SharedLoops, computation: Computation, options: MappingOptions) -> list[Node]:
     if not group.depth:
         made, copies = _chain(group.chains[0], computation, options, {})
         return [*copies, *_parallel(made, options)]
@@ -72,12 +72,14 @@ def _group(group: Group, computation: Computation, options: MappingOptions) -> l
     return [*before, *_parallel(nodes, options)]
 
 
-def _chain(chain: Chain, computation: Computation, options: MappingOptions, box: Box) -> tuple[list[Node], list[Node]]:
+def _chain(
+    chain: StatementChain, computation: Computation, options: MappingOptions, box: Box
+) -> tuple[list[Node], list[Node]]:
     """The loops of a chain, and the copies that are made before the loops around it."""
     if options.library and not box:
         calls = product(chain.first, computation.buffers)
         if calls is not None:
-            rest = Chain(chain.following[0], chain.following[1:], chain.stored) if chain.following else None
+            rest = StatementChain(chain.following[0], chain.following[1:], chain.stored) if chain.following else None
             made, before = ([], []) if rest is None else _chain(rest, computation, options, box)
             return [*calls, *before, *made], []
     if not options.is_naive and _is_float(chain.first, computation):
@@ -88,7 +90,7 @@ def _chain(chain: Chain, computation: Computation, options: MappingOptions, box:
     return [node for one in (chain.first, *chain.following) for node in plain(one, box)], []
 
 
-def _is_float(statement: Statement, computation: Computation) -> bool:
+def _is_float(statement: KernelStatement, computation: Computation) -> bool:
     dtype = computation.buffers[statement.target].dtype
     return dtype in (DType.FLOAT32, DType.FLOAT64) and dtype is statement.value.dtype
 

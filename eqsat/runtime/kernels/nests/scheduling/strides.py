@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read, Statement, indices_of, reads
+from eqsat.runtime.kernels.nests.computation import (
+    ElementRead,
+    KernelBuffer,
+    KernelStatement,
+    LoopAxis,
+    indices_of,
+    reads,
+)
 
 #: The cost of an element that is copied beside one that is read where it lies, where copies are read many times.
 _COPIED = 0.2
@@ -15,7 +22,7 @@ _SCATTERED, _PARTIAL = 0.1, 0.3
 _FOLDED = 0.5
 
 
-def stride(read: Read, axis: str, buffers: Mapping[str, Buffer]) -> int | None:
+def stride(read: ElementRead, axis: str, buffers: Mapping[str, KernelBuffer]) -> int | None:
     """Elements between neighbours along an index; None where they are not evenly spaced."""
     total = 0
     for subscript, step in zip(read.subscripts, buffers[read.buffer].strides, strict=True):
@@ -29,25 +36,29 @@ def stride(read: Read, axis: str, buffers: Mapping[str, Buffer]) -> int | None:
     return total
 
 
-def depends(read: Read, axis: str) -> bool:
+def depends(read: ElementRead, axis: str) -> bool:
     """True where an element is another one for another value of an index."""
     return axis in indices_of(read)
 
 
-def is_reused(read: Read, axes: Iterable[Axis]) -> bool:
+def is_reused(read: ElementRead, axes: Iterable[LoopAxis]) -> bool:
     """True where an element is read for several values of an index."""
     return any(axis.extent > 1 and not depends(read, axis.name) for axis in axes)
 
 
-def may_pack(read: Read, axis: str, statement: Statement, buffers: Mapping[str, Buffer]) -> bool:
+def may_pack(read: ElementRead, axis: str, statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> bool:
     """True where copies side by side along an index pay: elements that lie apart, and are read more than once."""
     apart = read.is_affine and stride(read, axis, buffers) not in (0, 1)
     return apart and read.buffer != statement.target and not any(read.checked) and is_reused(read, statement.axes)
 
 
 def vector_axis(
-    statement: Statement, buffers: Mapping[str, Buffer], lanes: int, chosen: int = -1, fixed: Collection[str] = ()
-) -> Axis | None:
+    statement: KernelStatement,
+    buffers: Mapping[str, KernelBuffer],
+    lanes: int,
+    chosen: int = -1,
+    fixed: Collection[str] = (),
+) -> LoopAxis | None:
     """The index along which vectors run: that of a number, or the one along which the fewest elements lie apart.
 
     None where no index that is not fixed has two values.
@@ -58,7 +69,7 @@ def vector_axis(
     return min(candidates, key=lambda axis: _cost(statement, axis, buffers, lanes), default=None)
 
 
-def _cost(statement: Statement, axis: Axis, buffers: Mapping[str, Buffer], lanes: int) -> float:
+def _cost(statement: KernelStatement, axis: LoopAxis, buffers: Mapping[str, KernelBuffer], lanes: int) -> float:
     empty = -axis.extent % lanes
     total = 0.5 * empty / axis.extent + (_PARTIAL if axis.extent < lanes else 0.0)
     for read in reads(statement.value):
@@ -66,13 +77,13 @@ def _cost(statement: Statement, axis: Axis, buffers: Mapping[str, Buffer], lanes
             total += _COPIED if may_pack(read, axis.name, statement, buffers) else 1.0
     if axis.is_reduced:
         return total + _FOLDED
-    written = Read.of(statement.target, statement.value.dtype, statement.place)
+    written = ElementRead.of(statement.target, statement.value.dtype, statement.place)
     if stride(written, axis.name, buffers) != 1:
         total += _SCATTERED if statement.reduced else 1.0
     return total
 
 
-def row_axis(statement: Statement, vector: Axis, buffers: Mapping[str, Buffer]) -> Axis | None:
+def row_axis(statement: KernelStatement, vector: LoopAxis, buffers: Mapping[str, KernelBuffer]) -> LoopAxis | None:
     """The index of the target along which a tile in registers has rows: that along which most vectors are read again.
 
     None where every vector is read once.
@@ -80,7 +91,7 @@ def row_axis(statement: Statement, vector: Axis, buffers: Mapping[str, Buffer]) 
     along = [read for read in reads(statement.value) if stride(read, vector.name, buffers) != 0]
     order = {axis.name: number for number, axis in enumerate(statement.axes)}
 
-    def gain(axis: Axis) -> tuple[int, int]:
+    def gain(axis: LoopAxis) -> tuple[int, int]:
         return sum(not depends(read, axis.name) for read in along), order[axis.name]
 
     candidates = [axis for axis in statement.kept if axis is not vector and axis.extent > 1]

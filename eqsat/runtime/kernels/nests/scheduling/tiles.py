@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.computation import Axis, Buffer, Read
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, LoopAxis
 from eqsat.runtime.kernels.nests.options import MappingOptions
-from eqsat.runtime.kernels.nests.scheduling.chains import Chain, following_nodes
+from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.packing import Pack, packed, packs
 from eqsat.runtime.kernels.nests.scheduling.strides import row_axis, vector_axis
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
-from eqsat.runtime.kernels.nests.tree import Assign, Fold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Assign, LaneFold, Local, Loop, Node, Vector
 
 #: An index that is fixed by loops around a statement: its first value, and how many it has.
 Box = Mapping[str, tuple[AffineIndex, int]]
@@ -33,8 +33,8 @@ class _Tile:
 class TileSchedule:
     """The loops of a chain; copies that serve all values of fixed indices are in `before`."""
 
-    chain: Chain
-    buffers: Mapping[str, Buffer]
+    chain: StatementChain
+    buffers: Mapping[str, KernelBuffer]
     options: MappingOptions
     box: Box
 
@@ -72,7 +72,7 @@ class TileSchedule:
             made, self.before = [*self.before, *made], []
         return made
 
-    def _outer(self, axes: Sequence[Axis], entered: Sequence[str]) -> list[Node]:
+    def _outer(self, axes: Sequence[LoopAxis], entered: Sequence[str]) -> list[Node]:
         """Loops over the indices that are not of a tile, with the copies that are made inside."""
         if not axes:
             return self._tiles()
@@ -136,11 +136,11 @@ class TileSchedule:
         assert self.vector is not None
         return AffineIndex.variable(f"{self.vector.name}_l", self.lanes)
 
-    def _register(self, name: str, tile: _Tile) -> tuple[Local, Read]:
-        buffer = Buffer(name, self.dtype, (tile.rows, tile.vectors, self.lanes), "local")
+    def _register(self, name: str, tile: _Tile) -> tuple[Local, ElementRead]:
+        buffer = KernelBuffer(name, self.dtype, (tile.rows, tile.vectors, self.lanes), "local")
         self.local[name] = buffer
         place = (self._row(tile), self._column(tile), self._lane())
-        return Local(buffer, True, self.lanes), Read.of(name, self.dtype, place)
+        return Local(buffer, True, self.lanes), ElementRead.of(name, self.dtype, place)
 
     def _each(self, tile: _Tile, *body: Assign) -> Node:
         """Assignments for every vector of a tile, written out."""
@@ -165,7 +165,7 @@ class TileSchedule:
                 nodes.append(self._each(tile, Assign(register, target, statement.reduction, at)))
         return [*nodes, *self._stored(register, tile, at)]
 
-    def _stored(self, register: Read, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
+    def _stored(self, register: ElementRead, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
         """The statements that follow, on registers, and the stores of targets."""
         return following_nodes(
             self.chain, register, lambda name: self._register(name, tile), lambda one: self._each(tile, one), at
@@ -182,9 +182,9 @@ class TileSchedule:
         scalar = replace(tile, vectors=1)
         at = self._at(tile)
         local, lanes = self._register("lanes", tile)
-        total_buffer = Buffer("acc", self.dtype, (rows, 1), "local")
+        total_buffer = KernelBuffer("acc", self.dtype, (rows, 1), "local")
         self.local["acc"] = total_buffer
-        total = Read.of("acc", self.dtype, (self._row(tile), AffineIndex(())))
+        total = ElementRead.of("acc", self.dtype, (self._row(tile), AffineIndex(())))
         start = neutral(statement.reduction, self.dtype)
         begin = start if statement.is_fresh else own_element(self.chain.first)
         nodes: list[Node] = [Local(total_buffer, True), self._scalars(scalar, Assign(total, begin, "", at))]
@@ -202,7 +202,7 @@ class TileSchedule:
         others = [axis for axis in statement.reduced if axis is not vector]
         nodes += _reduced(others, tuple(body), 1)
         if whole:
-            fold = Fold(total, lanes, statement.reduction, at)
+            fold = LaneFold(total, lanes, statement.reduction, at)
             node: Node = Loop(f"{vector.name}_u", tile.vectors, (fold,), "unrolled")
             row_name = self.row.name if self.row is not None else ""
             nodes.append(Loop(f"{row_name}_u", rows, (node,), "unrolled") if row_name else node)
@@ -211,16 +211,16 @@ class TileSchedule:
     def _scalars(self, tile: _Tile, body: Assign) -> Node:
         return Loop(f"{self.row.name}_u", tile.rows, (body,), "unrolled") if self.row is not None else body
 
-    def _stored_scalars(self, total: Read, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
-        def register(name: str) -> tuple[Node, Read]:
-            buffer = Buffer(name, self.dtype, (tile.rows, 1), "local")
+    def _stored_scalars(self, total: ElementRead, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
+        def register(name: str) -> tuple[Node, ElementRead]:
+            buffer = KernelBuffer(name, self.dtype, (tile.rows, 1), "local")
             self.local[name] = buffer
-            return Local(buffer, True), Read.of(name, self.dtype, (self._row(tile), AffineIndex(())))
+            return Local(buffer, True), ElementRead.of(name, self.dtype, (self._row(tile), AffineIndex(())))
 
         return following_nodes(self.chain, total, register, lambda one: self._scalars(tile, one), at)
 
 
-def _split(axis: Axis, size: int, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:
+def _split(axis: LoopAxis, size: int, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:
     """A loop over whole tiles of an index, and the rest of it."""
     whole, rest = divmod(axis.extent, size)
     nodes: list[Node] = []
@@ -234,7 +234,7 @@ def _split(axis: Axis, size: int, body: Callable[[AffineIndex, int], list[Node]]
     return nodes
 
 
-def _reduced(axes: Sequence[Axis], body: tuple[Node, ...], unroll: int) -> list[Node]:
+def _reduced(axes: Sequence[LoopAxis], body: tuple[Node, ...], unroll: int) -> list[Node]:
     """Loops over reduced indices, the last innermost."""
     nodes = body
     for number, axis in enumerate(reversed(axes)):

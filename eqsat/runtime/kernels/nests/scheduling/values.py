@@ -7,7 +7,7 @@ import numpy as np
 from eqsat.language.comprehension.evaluation import neutral as neutral_element
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.expression import Expr, number
-from eqsat.runtime.kernels.nests.computation import Read, Statement
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelStatement
 
 
 def neutral(reduction: str, dtype: DType) -> Expr:
@@ -15,6 +15,6 @@ def neutral(reduction: str, dtype: DType) -> Expr:
     return number(np.asarray(neutral_element(reduction, dtype)), dtype)
 
 
-def own_element(statement: Statement) -> Read:
+def own_element(statement: KernelStatement) -> ElementRead:
     """The element that a statement writes, as one that is read."""
-    return Read.of(statement.target, statement.value.dtype, statement.place)
+    return ElementRead.of(statement.target, statement.value.dtype, statement.place)
