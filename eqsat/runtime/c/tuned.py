@@ -166,7 +166,7 @@ def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str]
         "vectors": (1, 2, 3, 4, 6, 8),
         "vector_axis": (-1, *range(min(most_axes, 8))),
         "vector_bytes": widths,
-        "is_column_major": (False, True),
+        "is_column_major": (True, False),
         "unroll": (1, 2, 4, 8, 16),
         "pack": (True, False),
         "fusion": ("max", "min", "preserve3") if shares else ("max",),

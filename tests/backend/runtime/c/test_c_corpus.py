@@ -19,8 +19,8 @@ ROOT = Path(__file__).parents[4]
 WAYS: dict[str, Any] = {
     "naive": "naive",
     "default": {},
-    "narrow, by columns": {
-        "rows": 3, "vectors": 3, "vector_bytes": 16, "is_column_major": True, "unroll": 4, "fused_rows": 3,
+    "narrow, along rows": {
+        "rows": 3, "vectors": 3, "vector_bytes": 16, "is_column_major": False, "unroll": 4, "fused_rows": 3,
     },
     "nothing shared or packed": {"fusion": "min", "rows": 1, "vectors": 1, "vector_bytes": 64, "pack": False},
     "two threads": {"fusion": "preserve3", "threads": 2, "rows": 2},

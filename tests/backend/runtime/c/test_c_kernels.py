@@ -168,7 +168,10 @@ def test_fusion_strategies_share_as_many_loops_as_they_say() -> None:
 def test_copies_are_made_of_what_lies_apart_is_read_again_and_fits() -> None:
     assert "B_p0" in code(PRODUCT, drawn(64, 32), drawn(48, 32))
     assert "B_p0" not in code(PRODUCT, drawn(64, 32), drawn(48, 32), pack=False)
-    assert "_p0" not in code(PRODUCT, drawn(64, 1024), drawn(1024, 1024), vector_axis=1)  # 4 MiB
+    large = drawn(64, 1024), drawn(1024, 1024)
+    assert "B_p0[16384]" in code(PRODUCT, *large)  # a panel of 16 columns, anew for each
+    assert "_p0" not in code(PRODUCT, *large, vector_axis=1, is_column_major=False)  # 4 MiB
+    assert "_p0" not in code(PRODUCT, drawn(4, 9000), drawn(40, 9000), vector_axis=1)  # a panel of 562 KiB
     assert "_p0" not in code("def t(float(M,N) A) -> (B) { B(i,j) = A(j,i) }", drawn(64, 64))
     written = "def w(float(M,K) A) -> (C, B) { B(n,k) = A(n,k) C(m,n) +=! A(m,k) * B(n,k) }"
     np.testing.assert_allclose(
@@ -187,7 +190,7 @@ def test_every_option_changes_the_text_and_no_result() -> None:
     arguments = [rng.standard_normal(shape, dtype=np.float32) for shape in ((37, 20), (43, 20))]
     wanted = eqsat.comprehension(source).two(*arguments)
     others = {
-        "rows": 3, "vectors": 1, "vector_axis": 2, "vector_bytes": 16, "is_column_major": True, "unroll": 4,
+        "rows": 3, "vectors": 1, "vector_axis": 2, "vector_bytes": 16, "is_column_major": False, "unroll": 4,
         "pack": False, "fusion": "min", "fused_rows": 8, "library": True, "threads": 2, "is_naive": True,
     }  # fmt: skip
     assert others.keys() == {field.name for field in dataclasses.fields(MappingOptions)}

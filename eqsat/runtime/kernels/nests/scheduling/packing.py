@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr, number
@@ -17,13 +17,17 @@ MOST_PACKED = 1 << 18
 
 @dataclass(frozen=True)
 class Pack:
-    """A copy: its buffer of panels as wide as a tile, and the nodes that fill it inside the loops of `entered`."""
+    """A copy: its buffer of panels as wide as a tile, and the nodes that fill it inside the loops of `entered`.
+
+    One `by_panel` has a buffer of one panel, which is filled for each column of tiles.
+    """
 
     read: ElementRead
     copy: ElementRead
     entered: tuple[str, ...]
     buffer: KernelBuffer
     nodes: tuple[Node, ...]
+    by_panel: Callable[[AffineIndex, int], list[Node]] | None = None
 
 
 def packs(
@@ -33,20 +37,28 @@ def packs(
     loops: Sequence[LoopAxis],
     buffers: Mapping[str, KernelBuffer],
     fixed: Collection[str] = (),
+    row: LoopAxis | None = None,
 ) -> list[Pack]:
     """The copies that pay, of panels of a width; `loops` are the outer indices in their order.
 
     A copy is made inside the first loops that all have other elements, and serves all further ones; none is made of
-    what depends on indices that are fixed around the statement.
+    what depends on indices that are fixed around the statement. Where tiles are walked down their rows, one panel is
+    copied at a time, if no loop around would have it copied again.
     """
     found: list[Pack] = []
     for one in reads(statement.value):
         if not may_pack(one, vector.name, statement, buffers) or any(depends(one, name) for name in fixed):
             continue
         known = next((pack for pack in found if _same(pack.read, one)), None)
-        made = known or _pack(one, statement, vector, width, loops, len(found))
+        if known is not None:
+            found.append(replace(known, read=one, nodes=(), by_panel=None))
+            continue
+        again = any(axis.extent > 1 and not depends(one, axis.name) for axis in loops)
+        by_panel = row is not None and not depends(one, row.name) and not again and not fixed
+        make = _panel if by_panel else _pack
+        made = make(one, statement, vector, width, loops, len(found))
         if made is not None:
-            found.append(Pack(one, made.copy, made.entered, made.buffer, () if known else made.nodes))
+            found.append(made)
     return found
 
 
@@ -79,6 +91,42 @@ def _pack(
     copy = ElementRead.of(buffer.name, read.dtype, (along // width, *(axis.variable for axis in inner), along % width))
     nodes = [*_panels(read, copy, vector, width, inner)]
     return Pack(read, copy, tuple(entered), buffer, (Local(buffer), *nodes))
+
+
+def _panel(
+    read: ElementRead,
+    statement: KernelStatement,
+    vector: LoopAxis,
+    width: int,
+    loops: Sequence[LoopAxis],
+    count: int,
+) -> Pack | None:
+    """A copy of one panel, made anew for each column of tiles."""
+    outer = [axis.name for axis in loops]
+    inner = [axis for axis in statement.axes if axis is not vector and axis.name not in outer]
+    inner = [axis for axis in inner if depends(read, axis.name)]
+    shape = (*(axis.extent for axis in inner), width)
+    buffer = KernelBuffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
+    if buffer.nbytes > MOST_PACKED:
+        return None
+    copy = ElementRead.of(buffer.name, read.dtype, (*(axis.variable for axis in inner), vector.variable % width))
+
+    def nodes(column: AffineIndex, limit: int) -> list[Node]:
+        made: list[Node] = [Local(buffer)]
+        for start, lanes, value in ((0, limit, read), (limit, width - limit, number(0, read.dtype))):
+            if not lanes:
+                continue
+            lane = AffineIndex.variable(f"{vector.name}_l", lanes) + start
+            place = {axis.name: AffineIndex.variable(f"{axis.name}_l", axis.extent) for axis in inner}
+            target = ElementRead.of(buffer.name, read.dtype, (*place.values(), lane))
+            assign = Assign(target, value, "", {**place, vector.name: column + lane})
+            node: Node = Loop(f"{vector.name}_l", lanes, (assign,))
+            for axis in reversed(inner):
+                node = Loop(f"{axis.name}_l", axis.extent, (node,))
+            made.append(node)
+        return made
+
+    return Pack(read, copy, tuple(outer), buffer, (), nodes)
 
 
 def _panels(

@@ -63,7 +63,8 @@ class TileSchedule:
         free = [axis for axis in outer if axis.name not in self.box]
         self.packs: list[Pack] = []
         if self.options.pack and not vector.is_reduced:
-            self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box)
+            row = self.row if self.options.is_column_major else None
+            self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box, row)
         self.value = packed(self.statement.value, self.packs)
         self.local = {**self.buffers, **{pack.buffer.name: pack.buffer for pack in self.packs}}
         self.before = [node for pack in self.packs if not pack.entered for node in pack.nodes]
@@ -92,16 +93,18 @@ class TileSchedule:
         if self.vector.is_reduced:
             return self._rows(lambda row, rows: self._folded(row, rows))
         if self.options.is_column_major:
-            return self._columns(
-                lambda column, vectors, limit: self._rows(
-                    lambda row, rows: self._tile(_Tile(row, rows, column, vectors, limit))
-                )
-            )
+            return self._columns(self._column_of_tiles)
         return self._rows(
             lambda row, rows: self._columns(
                 lambda column, vectors, limit: self._tile(_Tile(row, rows, column, vectors, limit))
             )
         )
+
+    def _column_of_tiles(self, column: AffineIndex, vectors: int, limit: int) -> list[Node]:
+        """The tiles of all rows at some vectors, after the copies for these."""
+        copies = [node for pack in self.packs if pack.by_panel for node in pack.by_panel(column, limit)]
+        tiles = self._rows(lambda row, rows: self._tile(_Tile(row, rows, column, vectors, limit)))
+        return [*copies, *tiles]
 
     def _rows(self, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:
         """Loops over tiles of rows, and what is left of them."""
