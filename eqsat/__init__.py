@@ -33,7 +33,8 @@ if TYPE_CHECKING:
     from eqsat.report.inspection import Inspection
     from eqsat.report.report import Progress, Report
     from eqsat.report.result import Result
-    from eqsat.runtime.c.tuned import autotune, emit, kernel
+    from eqsat.runtime.c.tuned import autotune, kernel
+    from eqsat.runtime.emission import emit
     from eqsat.runtime.kernels.nests.options import MappingOptions
 
 #: Public names and the module each comes from, with its name there.
@@ -44,7 +45,7 @@ _PUBLIC = {
     "op": ("eqsat.language.ops", "op"),
     "comprehension": ("eqsat.language.comprehension.engine", "comprehension"),
     "kernel": ("eqsat.runtime.c.tuned", "kernel"),
-    "emit": ("eqsat.runtime.c.tuned", "emit"),
+    "emit": ("eqsat.runtime.emission", "emit"),
     "autotune": ("eqsat.runtime.c.tuned", "autotune"),
     "MappingOptions": ("eqsat.runtime.kernels.nests.options", "MappingOptions"),
     "PrecisionPolicy": ("eqsat.costs.kernels.precision", "PrecisionPolicy"),

@@ -137,8 +137,8 @@ def compiled(
     return CompiledFunction(function, inferred, given, text, entry, arrays)
 
 
-#: Chooses options for a call: of a function, its ranges and shapes, and its arrays by name.
-Chooser = Callable[[TensorFunction, Inferred, Mapping[str, Array]], MappingOptions]
+#: Chooses options for a call: of a function, and its ranges and shapes.
+Chooser = Callable[[TensorFunction, Inferred], MappingOptions]
 
 
 class ComprehensionKernel:
@@ -174,7 +174,7 @@ class ComprehensionKernel:
         given = frozenset(name for name in self.function.scope.updated if name in tensors)
         key = (*shapes_of(self.function, inferred), given)
         if key not in self._compiled:
-            options = self._choose(self.function, inferred, tensors)
+            options = self._choose(self.function, inferred)
             self._compiled[key] = compiled(self.function, inferred, given, options)
         return self._compiled[key]
 

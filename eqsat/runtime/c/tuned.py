@@ -16,7 +16,7 @@ from eqsat.language.comprehension.engine import Comprehension, comprehension
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Array
-from eqsat.runtime.c.kernel import CompiledFunction, ComprehensionKernel, c_text, compiled, computation_of
+from eqsat.runtime.c.kernel import CompiledFunction, ComprehensionKernel, compiled, computation_of
 from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.tuning.candidate import CandidateError, TuningCandidate
@@ -31,8 +31,8 @@ from eqsat.runtime.tuning.tuner import Tuned, tune
 #: A function, a source of one, or the functions of a source with one.
 FunctionLike = TensorFunction | Comprehension | str
 Options = MappingOptions | Mapping[str, Any] | str
-#: A measurement takes so many seconds, and so many calls at most.
-_MEASURED_SECONDS, _MEASURED_CALLS = 4e-3, 50
+#: A measurement takes so many seconds, in calls of at least and at most so many.
+_MEASURED_SECONDS, _FEWEST_CALLS, _MOST_CALLS = 5e-3, 3, 50
 #: Accumulators of a tile at most; more do not fit into the registers of any processor.
 _MOST_REGISTERS = 32
 
@@ -50,39 +50,9 @@ def kernel(function: FunctionLike, options: Options = "fastest") -> Comprehensio
     array([0., 2., 4.], dtype=float32)
     """
     if isinstance(options, str) and options == "fastest":
-        return ComprehensionKernel(function_of(function), _fastest)
+        return ComprehensionKernel(function_of(function), fastest_options)
     chosen = MappingOptions.of(options)
     return ComprehensionKernel(function_of(function), lambda *_: chosen)
-
-
-def emit(
-    function: FunctionLike, /, *arguments: Any, target: str = "c", options: Options = "naive", **named: Any
-) -> str:
-    """The text of a function's kernel for the shapes of arguments; "naive" options have one loop for each index.
-
-    UsageError for another target than "c".
-
-    >>> import numpy as np
-    >>> print(emit("def double(float(N) x) -> (y) { y(i) = 2 * x(i) }", np.zeros(3, np.float32)))
-    static int double_v(
-        const float *restrict x,
-        float *restrict y,
-        unsigned char *restrict workspace) {
-      int failed = 0;
-      for (int i = 0; i < 3; ++i) {
-        y[i] = 2.0f * x[i];
-      }
-      return failed;
-    }
-    <BLANKLINE>
-    """
-    if target != "c":
-        raise UsageError(f"target = {target!r}", where="emit", expected="'c'")
-    found = function_of(function)
-    inferred, tensors = found.bind(arguments, named)
-    given = [name for name in found.scope.updated if name in tensors]
-    chosen = _fastest(found, inferred, tensors) if options == "fastest" else MappingOptions.of(options)
-    return c_text(computation_of(found, inferred, given), chosen).code
 
 
 def autotune(
@@ -112,7 +82,9 @@ def autotune(
         return made
 
     space = space_of(found, inferred, given, kernel_threads or os.cpu_count() or 1)
-    config = config or TunerConfig(generations=50, population=24, elites=4)
+    # One core is left to what is measured.
+    compilers = max((os.cpu_count() or 1) - 1, 1)
+    config = config or TunerConfig(generations=50, population=24, elites=4, threads=compilers)
     plain = TuningCandidate({name: getattr(MappingOptions(), name) for name in space.options})
     with KernelCache() as cache:
         key = key_of_kernel(found, inferred)
@@ -184,11 +156,14 @@ def _is_sensible(candidate: TuningCandidate) -> bool:
     return rows * vectors <= _MOST_REGISTERS and (candidate["fusion"] != "min" or candidate["fused_rows"] == 4)
 
 
-def _fastest(function: TensorFunction, inferred: Inferred, tensors: Mapping[str, Array]) -> MappingOptions:
+def fastest_options(function: TensorFunction, inferred: Inferred) -> MappingOptions:
     """The options that were found fastest on this processor; the default ones where none are known."""
     with KernelCache() as cache:
         known = cache.best(key_of_kernel(function, inferred))
-    return MappingOptions() if known is None else MappingOptions.of(dict(known))
+    try:
+        return MappingOptions() if known is None else MappingOptions.of(dict(known))
+    except UsageError:  # options of another version
+        return MappingOptions()
 
 
 def _check_agrees(made: tuple[Array, ...], wanted: tuple[Array, ...]) -> None:
@@ -206,7 +181,7 @@ def _check_agrees(made: tuple[Array, ...], wanted: tuple[Array, ...]) -> None:
 def _seconds(one: CompiledFunction, tensors: Mapping[str, Array]) -> float:
     """The median of several calls."""
     call, times = one.bound(tensors), list[float]()
-    while sum(times) < _MEASURED_SECONDS and len(times) < _MEASURED_CALLS:
+    while len(times) < _FEWEST_CALLS or (sum(times) < _MEASURED_SECONDS and len(times) < _MOST_CALLS):
         begin = time.perf_counter()
         call()
         times.append(time.perf_counter() - begin)

@@ -22,7 +22,7 @@ from eqsat.system.interrupts import interruptible
 #: The fastest candidates, which are measured again before one of them is named.
 FINALISTS = 3
 #: Rounds in which each finalist is measured once.
-FINAL_ROUNDS = 5
+FINAL_ROUNDS = 9
 #: The largest share of the time budget that is kept for the finalists.
 _FINAL_SHARE = 0.2
 #: Seconds between two looks at the clock, and for Ctrl-C, while nothing is compiled yet.

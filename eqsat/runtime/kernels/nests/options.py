@@ -19,11 +19,12 @@ class MappingOptions:
 
     `is_naive` has one loop per index and nothing else, as a person would write it. Otherwise a tile of `rows` rows and
     `vectors` vectors of `vector_bytes` bytes is computed in registers; `vector_axis` numbers the index that runs along
-    vectors among all indices of a statement (-1 takes the best by strides), and tiles are walked down their rows first if
-    `is_column_major`. `unroll` rounds of the innermost reduced loop are written out. Operands whose elements lie apart along vectors
-    are copied beforehand with `pack`. `fusion` says which statements share loops: none with "min", all that may with
-    "max", and with "preserve3" those that keep three parallel indices, or all that they have. `library` leaves products
-    of matrices to BLAS. `threads` share the outermost loop.
+    vectors among all indices of a statement (-1 takes the best by strides). Tiles are walked down their rows first with
+    `is_column_major`. `unroll` rounds of the innermost reduced loop are written out. Operands whose elements lie apart
+    along vectors are copied beforehand with `pack`. `fusion` says which statements share loops: none with "min", all
+    that may with "max", and with "preserve3" those that keep three parallel indices, or all that they have; groups that
+    share rows take `fused_rows` at a time. `library` leaves products of matrices to BLAS. `threads` share the outermost
+    loop.
     """
 
     rows: int = 6

@@ -84,6 +84,14 @@ def test_a_known_entry_begins_the_search_and_no_slower_one_replaces_it(cache: Pa
         assert store.best(key) == best
 
 
+def test_options_of_another_version_are_passed_over(cache: Path) -> None:
+    a, b = operands()
+    function = eqsat.comprehension(PRODUCT).tmm
+    with KernelCache() as store:
+        store.inject(key_of_kernel(function, function.bind((a, b), {})[0]), {"strips": 4}, 1e-9)
+    np.testing.assert_allclose(eqsat.kernel(function)(a, b), a @ b.T, rtol=1e-4, atol=1e-5)
+
+
 def test_ctrl_c_keeps_the_best_so_far(cache: Path) -> None:
     script = (
         "import numpy as np, eqsat, json\n"
