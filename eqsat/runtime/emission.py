@@ -46,7 +46,11 @@ def emit(
     found = function_of(function)
     inferred, tensors = found.bind(arguments, named)
     computation = computation_of(found, inferred, [name for name in found.scope.updated if name in tensors])
-    if target == "c":
-        chosen = fastest_options(found, inferred) if options == "fastest" else MappingOptions.of(options)
-        return c_text(computation, chosen).code
-    return "\n".join(kernel.text for kernel in cuda_kernels(computation, GpuMapping.of(options)))
+    if isinstance(options, GpuMapping if target == "c" else MappingOptions):
+        wanted = MappingOptions if target == "c" else GpuMapping
+        raise UsageError(f"{type(options).__name__} for {target}", where="emit", expected=wanted.__name__)
+    if isinstance(options, GpuMapping) or target == "cuda":
+        assert not isinstance(options, MappingOptions)
+        return "\n".join(kernel.text for kernel in cuda_kernels(computation, GpuMapping.of(options)))
+    chosen = fastest_options(found, inferred) if options == "fastest" else MappingOptions.of(options)
+    return c_text(computation, chosen).code

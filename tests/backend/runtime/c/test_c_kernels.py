@@ -20,6 +20,7 @@ from eqsat.errors import BackendError, BoundsError, ComprehensionError, ShapeErr
 from eqsat.runtime.c.library import Libraries
 from eqsat.runtime.c.toolchain import COMPILERS, toolchain
 from eqsat.runtime.cuda.compiler.store import Store
+from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MOST_UNROLLED, MappingOptions
 from eqsat.runtime.kernels.nests.printing.c_printer import translation_unit
 from tests.support.comprehensions.compiled_corpus import text_of
@@ -70,6 +71,21 @@ def test_naive_text_is_one_loop_for_each_index() -> None:
         "  return failed;\n"
         "}\n"
     )
+
+
+def test_text_for_a_gpu_is_emitted_too() -> None:
+    naive = eqsat.emit(PRODUCT, drawn(2, 3), drawn(4, 3), target="cuda")
+    assert "__global__" in naive
+    assert naive.count("for (int") == 3
+    large = drawn(64, 48), drawn(64, 48)
+    mapped = eqsat.emit(PRODUCT, *large, target="cuda", options="default")
+    assert "__shared__" in mapped
+    assert "__syncthreads" in mapped
+    assert "__shared__" not in eqsat.emit(PRODUCT, *large, target="cuda", options={"promote": False})
+    with pytest.raises(UsageError, match="MappingOptions for cuda"):
+        eqsat.emit(PRODUCT, *large, target="cuda", options=MappingOptions())
+    with pytest.raises(UsageError, match="GpuMapping for c"):
+        eqsat.emit(PRODUCT, *large, options=GpuMapping())
 
 
 @pytest.mark.parametrize(
