@@ -1,8 +1,8 @@
 """Comprehensions compiled to C beside NumPy, ONNX Runtime, OpenVINO and, where it is installed, torch.compile.
 
 `python -m benchmarks.comprehensions [--threads N] [--tune SECONDS] [--runs N] [CASE …]` tunes each operator, then calls
-all contenders in turn, in one process, and prints a table and writes it as JSON. Every result is held against NumPy's.
-Calls are whole: what a caller waits for, the allocation of results included.
+all contenders in turn, in another order each round, in one process, and prints a table and writes it as JSON. Every
+result is held against NumPy's. Calls are whole: what a caller waits for, the allocation of results included.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import click
@@ -75,9 +76,10 @@ def measured(name: str, case: OperatorCase, threads: int, seconds: float, runs: 
             if not np.allclose(made, reference, rtol=1e-3, atol=1e-4 * size):
                 raise SystemExit(f"{name}: {label} differs from NumPy by {np.max(np.abs(made - reference))}")
     times: dict[str, list[float]] = {label: [] for label in calls}
-    begin = time.perf_counter()
+    begin, order = time.perf_counter(), Random(0)
     while len(times["numpy"]) < runs and time.perf_counter() - begin < limit:
-        for label, call in calls.items():
+        # Who follows a contender with the same operands finds them in the cache: each round has an order of its own.
+        for label, call in order.sample(list(calls.items()), len(calls)):
             if label == "naive" and len(times[label]) > 20 and times[label][0] > 20 * times["numpy"][0]:
                 continue
             start = time.perf_counter()
