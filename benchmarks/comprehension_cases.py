@@ -91,7 +91,8 @@ def _layers(sizes: tuple[int, ...]) -> OperatorCase:
     """Fully connected layers on a batch of 128, each with relu."""
     names = ["I", *(f"O{number}" for number in range(1, len(sizes)))]
     parameters = ["float(B,S0) I"]
-    lines, shapes = [], {"I": (128, sizes[0])}
+    lines: list[str] = []
+    shapes: dict[str, tuple[int, ...]] = {"I": (128, sizes[0])}
     for number in range(1, len(sizes)):
         parameters.append(f"float(S{number},S{number - 1}) W{number}, float(S{number}) B{number}")
         made, given = names[number], names[number - 1]
