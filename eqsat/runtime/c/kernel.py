@@ -64,7 +64,10 @@ class CompiledFunction:
         return [(tuple(map(int, map(str, shape))), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
 
     def run(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
-        """The results for tensors by name; the errors of a call where subscripts or divisors do not fit."""
+        """The results for tensors by name; the errors of a call where subscripts or divisors do not fit.
+
+        BackendError where the kernel fails and the function does not.
+        """
         function = self.function
         operands, results = self._arrays(tensors)
         if self.compute(operands, results):

@@ -67,9 +67,10 @@ def autotune(
 ) -> Tuned[CompiledFunction]:
     """Search for the fastest options of a function at the shapes of arguments, and keep them for `kernel`.
 
-    The search is genetic, and begins with the default options and the fastest known. Candidates whose results are not
-    those of the default ones, but for rounding, are dropped. Ctrl-C ends it with the best so far. CandidateError where
-    nothing could be measured. `kernel_threads` are those that a kernel may use, all cores unless given.
+    The search is genetic, takes `seconds` seconds at most, and begins with the default options and the fastest known.
+    Candidates whose results are not those of the default ones, but for rounding, are dropped. Ctrl-C ends it with the
+    best so far. CandidateError where nothing could be measured. `kernel_threads` are those that a kernel may use, all
+    cores unless given.
     """
     found = function_of(function)
     inferred, tensors = found.bind(arguments, named)

@@ -68,7 +68,7 @@ class KernelCache:
     def inject(self, key: KernelKey, options: Mapping[str, OptionValue], seconds: float, payload: str = "") -> bool:
         """Keep options and code that were found otherwise, for example by hand, if none as fast are known.
 
-        True if they are kept; UsageError for values that no option can have.
+        A call takes `seconds` seconds. True if they are kept; UsageError for values that no option can have.
         """
         return self.put(key, KernelEntry(TuningCandidate(options), seconds, payload))
 

@@ -24,10 +24,11 @@ class GpuMapping:
     `is_naive` is one thread with one loop per index, as a person would write it. Otherwise blocks of `threads` threads
     compute an element each. Sums of products have blocks of `block_rows` times `block_columns` threads with
     `thread_rows` times `thread_columns` elements each; with `promote`, operands that these read again are copied to
-    shared memory, `reduced_tile` values of the reduced indices at a time, as long as they fit `shared_bytes`. A block
-    of at most `reduction_threads` threads, a power of two, reduces an element of statements that reduce
+    shared memory, `reduced_tile` values of the reduced indices at a time, as long as they fit `shared_bytes` bytes. A
+    block of at most `reduction_threads` threads, a power of two, reduces an element of statements that reduce
     `long_reduction` values or more for up to `few_elements` elements. `unroll` rounds of the innermost reduced loop are
-    written out. `fusion` says which statements share kernels, as it does for loops of C.
+    written out. `fusion` says which statements share kernels, as it does for loops of C. UsageError for values that mean
+    nothing.
     """
 
     threads: int = 256

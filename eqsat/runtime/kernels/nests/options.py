@@ -24,7 +24,7 @@ class MappingOptions:
     along vectors are copied beforehand with `pack`. `fusion` says which statements share loops: none with "min", all
     that may with "max", and with "preserve3" those that keep three parallel indices, or all that they have; groups that
     share rows take `fused_rows` at a time. `library` leaves products of matrices to BLAS. `threads` share the outermost
-    loop.
+    loop. UsageError for values that mean nothing.
     """
 
     rows: int = 6
