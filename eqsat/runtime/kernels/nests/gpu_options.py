@@ -27,8 +27,8 @@ class GpuMapping:
     shared memory, `reduced_tile` values of the reduced indices at a time, as long as they fit `shared_bytes` bytes. A
     block of at most `reduction_threads` threads, a power of two, reduces an element of statements that reduce
     `long_reduction` values or more for up to `few_elements` elements. `unroll` rounds of the innermost reduced loop are
-    written out. `fusion` says which statements share kernels, as it does for loops of C. UsageError for values that mean
-    nothing.
+    written out. `fusion` says which statements share kernels, as it does for loops of C. UsageError for values outside
+    these bounds.
     """
 
     threads: int = 256
