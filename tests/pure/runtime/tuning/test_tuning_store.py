@@ -7,7 +7,9 @@ import subprocess
 import sys
 import threading
 import warnings
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -354,20 +356,33 @@ def test_where_no_file_can_be_made_entries_are_in_memory(tmp_path):
         assert cache.put(KEY, FAST) and cache.get(KEY) == FAST
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_file_that_can_only_be_read_is_read(path):
-    with KernelCache(path) as cache:
-        cache.put(KEY, FAST)
-    path.chmod(0o444)
-    path.parent.chmod(0o555)
+@contextmanager
+def without_rights():
+    """A user who may not write where modes say so, as root may everywhere."""
+    user = os.geteuid()
+    os.seteuid(65534 if user == 0 else user)
     try:
-        with KernelCache(path) as cache:
-            assert cache.get(KEY) == FAST
-            with pytest.warns(RuntimeWarning, match="in memory only"):
-                assert cache.put(KernelKey("g", "", "c", ""), SLOW)
-            assert cache.get(KEY) == FAST and len(cache.entries()) == 2
+        yield
     finally:
-        path.parent.chmod(0o755)
+        os.seteuid(user)
+
+
+def test_a_file_that_can_only_be_read_is_read():
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        path = folder / "tuning.sqlite3"
+        with KernelCache(path) as cache:
+            cache.put(KEY, FAST)
+        path.chmod(0o444)
+        folder.chmod(0o555)
+        try:
+            with without_rights(), KernelCache(path) as cache:
+                assert cache.get(KEY) == FAST
+                with pytest.warns(RuntimeWarning, match="in memory only"):
+                    assert cache.put(KernelKey("g", "", "c", ""), SLOW)
+                assert cache.get(KEY) == FAST and len(cache.entries()) == 2
+        finally:
+            folder.chmod(0o755)
 
 
 def test_a_full_disk_keeps_entries_in_memory(path):

@@ -13,10 +13,10 @@ from eqsat.runtime.kernels.expressions.expression import STORED, Expr
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.nests.computation import Computation
 from eqsat.runtime.kernels.nests.printing.dialects import GnuC
-from eqsat.runtime.kernels.nests.printing.lines import bare
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
 from eqsat.runtime.kernels.nests.tree import Gemm, LaneFold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.writer import bare
 
 #: Bytes at whose multiples buffers of the workspace begin.
 ALIGNMENT = 64

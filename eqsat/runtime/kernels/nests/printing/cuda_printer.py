@@ -11,10 +11,10 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import STORED
 from eqsat.runtime.kernels.nests.computation import Computation, reads
 from eqsat.runtime.kernels.nests.printing.dialects import CudaCpp
-from eqsat.runtime.kernels.nests.printing.lines import bare
 from eqsat.runtime.kernels.nests.printing.nodes import NodePrinter
 from eqsat.runtime.kernels.nests.tree import Assign, Barrier, BlockFold, GpuKernel, Guard, Local, Loop, Named, Node
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.kernels.writer import bare
 
 #: The argument that a kernel sets to 1 where a subscript passes its bounds or a divisor is 0.
 FAILED = "failed"

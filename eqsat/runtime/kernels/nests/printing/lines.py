@@ -63,15 +63,3 @@ class Lines:
 def is_simple(text: str) -> bool:
     """True of names, numbers and elements, which cost nothing to read twice."""
     return bool(_SIMPLE.match(text))
-
-
-def bare(text: str) -> str:
-    """An expression without brackets around all of it."""
-    if not text.startswith("(") or not text.endswith(")"):
-        return text
-    depth = 0
-    for place, character in enumerate(text):
-        depth += (character == "(") - (character == ")")
-        if not depth:
-            return text[1:-1] if place == len(text) - 1 else text
-    return text

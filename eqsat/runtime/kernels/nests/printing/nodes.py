@@ -9,9 +9,10 @@ from eqsat.runtime.kernels.expressions.expression import C_TYPES, Expr, Unsuppor
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.nests.computation import Computation, KernelBuffer
 from eqsat.runtime.kernels.nests.printing.dialects import Dialect
-from eqsat.runtime.kernels.nests.printing.lines import Lines, bare
+from eqsat.runtime.kernels.nests.printing.lines import Lines
 from eqsat.runtime.kernels.nests.printing.scalars import NamedBuffers, ScalarPrinter
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
+from eqsat.runtime.kernels.writer import bare
 
 #: Functions of elements by the operators of reductions.
 REDUCED = {"+": "add", "*": "multiply", "min": "minimum", "max": "maximum"}

@@ -19,7 +19,8 @@ from eqsat.runtime.kernels.nests.computation import (
     substituted,
 )
 from eqsat.runtime.kernels.nests.printing.dialects import Dialect
-from eqsat.runtime.kernels.nests.printing.lines import Lines, bare, is_simple
+from eqsat.runtime.kernels.nests.printing.lines import Lines, is_simple
+from eqsat.runtime.kernels.writer import bare
 
 #: Operands of these templates that are computed under a condition.
 _GUARDED: Mapping[str, tuple[int, ...]] = {

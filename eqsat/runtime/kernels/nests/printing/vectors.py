@@ -10,8 +10,8 @@ from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, Expr
 from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead, indices_of, is_risky, substituted
-from eqsat.runtime.kernels.nests.printing.lines import bare
 from eqsat.runtime.kernels.nests.printing.scalars import ScalarPrinter
+from eqsat.runtime.kernels.writer import bare
 
 #: Templates that vectors have too, as they are.
 _SAME = frozenset({"({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "(-{0})"})
