@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr, number
@@ -55,8 +56,7 @@ def packs(
             continue
         again = any(axis.extent > 1 and not depends(one, axis.name) for axis in loops)
         by_panel = row is not None and not depends(one, row.name) and not again and not fixed
-        make = _panel if by_panel else _pack
-        made = make(one, statement, vector, width, loops, len(found))
+        made = _pack(one, statement, vector, width, loops, len(found), by_panel)
         if made is not None:
             found.append(made)
     return found
@@ -73,89 +73,69 @@ def _pack(
     width: int,
     loops: Sequence[LoopAxis],
     count: int,
+    by_panel: bool,
 ) -> Pack | None:
-    entered: list[str] = []
-    for axis in loops:
-        if axis.extent > 1 and not depends(read, axis.name):
-            break
-        entered.append(axis.name)
+    """A copy of all panels, or of one that is made anew for each column of tiles."""
+    entered = tuple(axis.name for axis in takewhile(lambda axis: axis.extent == 1 or depends(read, axis.name), loops))
     inner = [
         axis for axis in statement.axes if axis is not vector and axis.name not in entered and depends(read, axis.name)
     ]
-    panels = -(-vector.extent // width)
-    shape = (panels, *(axis.extent for axis in inner), width)
+    panels = () if by_panel else (-(-vector.extent // width),)
+    shape = (*panels, *(axis.extent for axis in inner), width)
     buffer = KernelBuffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
     if buffer.nbytes > MOST_PACKED:
         return None
     along = vector.variable
-    copy = ElementRead.of(buffer.name, read.dtype, (along // width, *(axis.variable for axis in inner), along % width))
-    nodes = [*_panels(read, copy, vector, width, inner)]
-    return Pack(read, copy, tuple(entered), buffer, (Local(buffer), *nodes))
+    panel = () if by_panel else (along // width,)
+    copy = ElementRead.of(buffer.name, read.dtype, (*panel, *(axis.variable for axis in inner), along % width))
+    fill = _Fill(read, buffer, vector, inner)
+    if by_panel:
+        return Pack(read, copy, entered, buffer, (), fill.panel)
+    return Pack(read, copy, entered, buffer, (Local(buffer), *fill.panels(width)))
 
 
-def _panel(
-    read: ElementRead,
-    statement: KernelStatement,
-    vector: LoopAxis,
-    width: int,
-    loops: Sequence[LoopAxis],
-    count: int,
-) -> Pack | None:
-    """A copy of one panel, made anew for each column of tiles."""
-    outer = [axis.name for axis in loops]
-    inner = [axis for axis in statement.axes if axis is not vector and axis.name not in outer]
-    inner = [axis for axis in inner if depends(read, axis.name)]
-    shape = (*(axis.extent for axis in inner), width)
-    buffer = KernelBuffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
-    if buffer.nbytes > MOST_PACKED:
-        return None
-    copy = ElementRead.of(buffer.name, read.dtype, (*(axis.variable for axis in inner), vector.variable % width))
+@dataclass(frozen=True)
+class _Fill:
+    """Loops that fill a copy, with zeros behind the last element."""
 
-    def nodes(column: AffineIndex, limit: int) -> list[Node]:
-        made: list[Node] = [Local(buffer)]
-        for start, lanes, value in ((0, limit, read), (limit, width - limit, number(0, read.dtype))):
-            if not lanes:
-                continue
-            lane = AffineIndex.variable(f"{vector.name}_l", lanes) + start
-            place = {axis.name: AffineIndex.variable(f"{axis.name}_l", axis.extent) for axis in inner}
-            target = ElementRead.of(buffer.name, read.dtype, (*place.values(), lane))
-            assign = Assign(target, value, "", {**place, vector.name: column + lane})
-            node: Node = Loop(f"{vector.name}_l", lanes, (assign,))
-            for axis in reversed(inner):
-                node = Loop(f"{axis.name}_l", axis.extent, (node,))
-            made.append(node)
-        return made
+    read: ElementRead
+    buffer: KernelBuffer
+    vector: LoopAxis
+    inner: Sequence[LoopAxis]
 
-    return Pack(read, copy, tuple(outer), buffer, (), nodes)
+    def panel(self, column: AffineIndex, limit: int) -> list[Node]:
+        """The one panel at a column, of which `limit` elements are there."""
+        return [Local(self.buffer), *self._padded(column, limit, self.buffer.shape[-1], ())]
 
+    def panels(self, width: int) -> list[Node]:
+        """All panels."""
+        whole, rest = divmod(self.vector.extent, width)
+        nodes: list[Node] = []
+        if whole:
+            tile = f"{self.vector.name}_t"
+            first = AffineIndex.variable(tile, whole)
+            nodes.append(Loop(tile, whole, tuple(self._padded(first * width, width, width, (first,)))))
+        if rest:
+            last = AffineIndex.number(whole)
+            nodes += self._padded(last * width, rest, width, (last,))
+        return nodes
 
-def _panels(
-    read: ElementRead, copy: ElementRead, vector: LoopAxis, width: int, inner: Sequence[LoopAxis]
-) -> list[Node]:
-    """Loops that fill whole panels, and those that fill the last one, with zeros behind the last element."""
-    whole, rest = divmod(vector.extent, width)
-    nodes: list[Node] = []
-    for panel, extent, lanes, value in (
-        (None, whole, width, read),
-        (whole, 1, rest, read),
-        (whole, 1, width - rest if rest else 0, number(0, read.dtype)),
-    ):
-        if not extent or not lanes or (panel is not None and not rest):
-            continue
-        lane, tile = f"{vector.name}_l", f"{vector.name}_t"
-        first = AffineIndex.variable(tile, extent) if panel is None else AffineIndex.number(panel)
-        start = rest if isinstance(value, Expr) and not isinstance(value, ElementRead) else 0
-        along = first * width + AffineIndex.variable(lane, lanes) + start
-        place = {axis.name: AffineIndex.variable(f"{axis.name}_l", axis.extent) for axis in inner}
-        target = ElementRead.of(
-            copy.buffer, copy.dtype, (first, *place.values(), AffineIndex.variable(lane, lanes) + start)
-        )
-        at = {**place, vector.name: along}
-        node: Node = Loop(lane, lanes, (Assign(target, value, "", at),))
-        for axis in reversed(inner):
+    def _padded(self, first: AffineIndex, count: int, width: int, panel: tuple[AffineIndex, ...]) -> list[Node]:
+        nodes = [self._lanes(self.read, first, 0, count, panel)]
+        if count < width:
+            nodes.append(self._lanes(number(0, self.read.dtype), first, count, width - count, panel))
+        return nodes
+
+    def _lanes(self, value: Expr, first: AffineIndex, start: int, count: int, panel: tuple[AffineIndex, ...]) -> Node:
+        """A value at `count` elements of a panel, from `start` on, for all other indices."""
+        name = f"{self.vector.name}_l"
+        lane = AffineIndex.variable(name, count) + start
+        place = {axis.name: AffineIndex.variable(f"{axis.name}_l", axis.extent) for axis in self.inner}
+        target = ElementRead.of(self.buffer.name, self.read.dtype, (*panel, *place.values(), lane))
+        node: Node = Loop(name, count, (Assign(target, value, "", {**place, self.vector.name: first + lane}),))
+        for axis in reversed(self.inner):
             node = Loop(f"{axis.name}_l", axis.extent, (node,))
-        nodes.append(Loop(tile, extent, (node,)) if panel is None else node)
-    return nodes
+        return node
 
 
 def packed(value: Expr, made: Sequence[Pack]) -> Expr:
