@@ -70,23 +70,14 @@ class CompiledFunction:
         """
         function = self.function
         operands, results = self._arrays(tensors)
-        if self.compute(operands, results):
+        if self._call(operands, results)():
             evaluate(function.scope, function.types, self.inferred, tensors)
             raise BackendError("a kernel that fails where its comprehension does not", where=function.name)
         return tuple(results)
 
     def bound(self, tensors: Mapping[str, Array]) -> Callable[[], int]:
         """A call that computes the results of arrays that are looked at once; for measuring."""
-        operands, results = self._arrays(tensors)
-        addresses = [array.ctypes.data for array in (*operands, *results)]
-        pointers = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, self._workspace())
-        kept = operands, results
-
-        def call() -> int:
-            assert kept
-            return self.entry(pointers)
-
-        return call
+        return self._call(*self._arrays(tensors))
 
     def _arrays(self, tensors: Mapping[str, Array]) -> tuple[list[Array], list[Array]]:
         """The operands, contiguous, and arrays for the results."""
@@ -97,11 +88,17 @@ class CompiledFunction:
             results.append(made)
         return operands, results
 
-    def compute(self, operands: Sequence[Array], results: Sequence[Array]) -> int:
-        """Write the results, given contiguous arrays of the right types; 0, or 1 where a subscript did not fit."""
-        addresses = [array.__array_interface__["data"][0] for array in (*operands, *results)]
+    def _call(self, operands: Sequence[Array], results: Sequence[Array]) -> Callable[[], int]:
+        """A call that writes the results and returns 0, or 1 where a subscript did not fit; arrays are contiguous."""
+        addresses = [array.ctypes.data for array in (*operands, *results)]
         pointers = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, self._workspace())
-        return self.entry(pointers)
+        kept = operands, results
+
+        def call() -> int:
+            assert kept  # as long as their addresses are
+            return self.entry(pointers)
+
+        return call
 
     def call_arrays(self, operands: Sequence[Array]) -> Any:
         """The results of contiguous arrays of the right types and shapes, as a call returns them; None if it fails."""
@@ -168,10 +165,6 @@ class ComprehensionKernel:
         inferred, tensors = self.function.bind(arguments, named)
         results = self._at(inferred, tensors).run(tensors)
         return self.function.deliver(results, arguments, named, out)
-
-    def compiled_for(self, /, *arguments: Any, **named: Any) -> CompiledFunction:
-        """The function compiled for the shapes of arguments."""
-        return self._at(*self.function.bind(arguments, named))
 
     def _at(self, inferred: Inferred, tensors: Mapping[str, Array]) -> CompiledFunction:
         given = frozenset(name for name in self.function.scope.updated if name in tensors)

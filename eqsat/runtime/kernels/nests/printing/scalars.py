@@ -6,10 +6,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, IndexVariable
 from eqsat.runtime.kernels.expressions.coordinates import offset as flat_offset
-from eqsat.runtime.kernels.expressions.expression import C_TYPES, NARROW, STORED, Expr
+from eqsat.runtime.kernels.expressions.expression import C_TYPES, NARROW, Expr
 from eqsat.runtime.kernels.nests.computation import (
     Coordinate,
     ElementRead,
@@ -180,8 +179,3 @@ def _count(value: Expr, uses: dict[int, int], seen: set[int]) -> None:
     for place, operand in enumerate(value.operands):
         if not (place in late and is_risky(operand)):
             _count(operand, uses, seen)
-
-
-def stored_type(dtype: DType) -> str:
-    """The type of C of elements in memory."""
-    return STORED[dtype]

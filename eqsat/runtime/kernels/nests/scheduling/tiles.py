@@ -66,7 +66,6 @@ class TileSchedule:
             row = self.row if self.options.is_column_major else None
             self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box, row)
         self.value = packed(self.statement.value, self.packs)
-        self.local = {**self.buffers, **{pack.buffer.name: pack.buffer for pack in self.packs}}
         self.before = [node for pack in self.packs if not pack.entered for node in pack.nodes]
         made = self._outer(outer, [])
         if not self.box:
@@ -141,7 +140,6 @@ class TileSchedule:
 
     def _register(self, name: str, tile: _Tile) -> tuple[Local, ElementRead]:
         buffer = KernelBuffer(name, self.dtype, (tile.rows, tile.vectors, self.lanes), "local")
-        self.local[name] = buffer
         place = (self._row(tile), self._column(tile), self._lane())
         return Local(buffer, True, self.lanes), ElementRead.of(name, self.dtype, place)
 
@@ -186,7 +184,6 @@ class TileSchedule:
         at = self._at(tile)
         local, lanes = self._register("lanes", tile)
         total_buffer = KernelBuffer("acc", self.dtype, (rows, 1), "local")
-        self.local["acc"] = total_buffer
         total = ElementRead.of("acc", self.dtype, (self._row(tile), AffineIndex(())))
         start = neutral(statement.reduction, self.dtype)
         begin = start if statement.is_fresh else own_element(self.chain.first)
@@ -217,7 +214,6 @@ class TileSchedule:
     def _stored_scalars(self, total: ElementRead, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
         def register(name: str) -> tuple[Node, ElementRead]:
             buffer = KernelBuffer(name, self.dtype, (tile.rows, 1), "local")
-            self.local[name] = buffer
             return Local(buffer, True), ElementRead.of(name, self.dtype, (self._row(tile), AffineIndex(())))
 
         return following_nodes(self.chain, total, register, lambda one: self._scalars(tile, one), at)
