@@ -1,7 +1,7 @@
 """The figures of this machine's device, fitted to operators measured here.
 
 `python -m benchmarks.calibrate onnxruntime-cpu > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are
-shipped, and so for openvino-cpu.
+shipped, and so for openvino-cpu and c-cpu.
 """
 
 from __future__ import annotations
@@ -25,11 +25,16 @@ from eqsat.errors import CostError
 from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import Attrs, Graph, Node, TensorType
 from eqsat.runtime.backend import select
+from eqsat.runtime.c.toolchain import compiler_version
 from eqsat.runtime.measure import clock_for, interleaved
 
 _PLANE = (256, 768)
 #: The element types that a runtime computes in by kernels of its own.
-_ELEMENTS = {"onnxruntime": ("float32", "float64", "float16"), "openvino": ("float32", "bfloat16")}
+_ELEMENTS = {
+    "onnxruntime": ("float32", "float64", "float16"),
+    "openvino": ("float32", "bfloat16"),
+    "c": ("float32", "float64"),
+}
 _CHAIN = 100
 
 
@@ -86,7 +91,7 @@ def calibrate(threads: int = 1, *, seconds_each: float = 0.1, name: str = DEVICE
 
 
 def _version(runtime: str) -> str:
-    return f"{runtime} {metadata.version(runtime)}"
+    return compiler_version() if runtime == "c" else f"{runtime} {metadata.version(runtime)}"
 
 
 def _key(op: str, *shapes: tuple[int, ...], const: Iterable[int] = (), dtype: str = "float32", **attrs: Any) -> OpKey:

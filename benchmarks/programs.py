@@ -23,10 +23,10 @@ from eqsat.language.terms import Graph, Plan, Sym, TensorType
 from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of
-from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.programs.arena import arrange, check
+from eqsat.runtime.programs.program import KernelProgram
 
 RESULTS = Path(__file__).parent / "results" / "programs.json"
 #: Models whose programs differ from others' by their length alone.
@@ -59,7 +59,7 @@ def described(given: Graph | Plan, sizes: dict[str, int], architecture: str) -> 
     }
 
 
-def compiled(program: CudaProgram, architecture: str) -> dict[str, Any]:
+def compiled(program: KernelProgram, architecture: str) -> dict[str, Any]:
     """How many kernels are generated, and what the largest of them take."""
     codes = {launch.work.code for launch in program.launches if isinstance(launch.work, KernelSource)}
     # Normalisations run on generated kernels where the library is not measured to be faster.

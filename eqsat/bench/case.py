@@ -21,8 +21,8 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms import Attrs, Constant, DType, Graph, Node, TensorType
-from eqsat.runtime.cuda.program.static import plain_plan, static_plan
 from eqsat.runtime.examples import example_inputs
+from eqsat.runtime.programs.static import plain_plan, static_plan
 
 #: Precisions of a comparison: an element type, or float32 with products formed in TF32.
 PRECISIONS = ("float32", "tf32", "float16", "bfloat16")

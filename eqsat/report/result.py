@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from onnx import ModelProto
 
     from eqsat.language.onnx.write.properties import Property
-    from eqsat.runtime.cuda.program.program import CudaProgram
+    from eqsat.runtime.programs.program import KernelProgram
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ class Result:
             return SessionBackend().compile(self._written, threads=self.threads, level=self.level)
         return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
 
-    def gpu_program(self, sizes: Mapping[str, int] | None = None) -> CudaProgram:
+    def gpu_program(self, sizes: Mapping[str, int] | None = None) -> KernelProgram:
         """The launches of the result on a GPU, whether one is here or not; `memory()` says where values lie, in bytes.
 
         `sizes` are those of named dims; others get a size that the graph accepts. BackendError for a graph that cannot

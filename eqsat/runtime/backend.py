@@ -7,6 +7,7 @@ from typing import Any, Protocol, cast
 
 from eqsat.errors import BackendError, UsageError, nearest
 from eqsat.language.terms.graph import Graph
+from eqsat.runtime.c.backend import CBackend
 from eqsat.runtime.cuda.backend import CupyBackend
 from eqsat.runtime.numpy.reference import ReferenceBackend
 from eqsat.runtime.onnxruntime.session import SessionBackend
@@ -58,7 +59,7 @@ _METHODS = ("available", "compile")
 #: are used where they are asked for; plug-ins are entry points of "eqsat.backends".
 BACKENDS: Registry[Backend] = Registry(
     "eqsat.backends",
-    {b.name: b for b in (SessionBackend(), ReferenceBackend(), OpenVinoBackend(), CupyBackend())},
+    {b.name: b for b in (SessionBackend(), ReferenceBackend(), OpenVinoBackend(), CBackend(), CupyBackend())},
     _checked,
 )
 

@@ -16,8 +16,8 @@ from dataclasses import replace
 import numpy as np
 
 from eqsat.runtime.cuda.libraries.emulated import compute
-from eqsat.runtime.cuda.program.arrays import strided
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.programs.arrays import strided
 from eqsat.testing.cuda.emulator import emulate
 
 

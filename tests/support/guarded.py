@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from eqsat.language.terms.constant import Array
-from eqsat.runtime.cuda.program.arrays import aligned, strided
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.programs.arrays import aligned, strided
 from eqsat.testing.cuda.emulator import emulate
 
 #: NaN in every float, -1 in signed integers.

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from eqsat.runtime.cuda.compiled import CompiledProgram
 from eqsat.runtime.cuda.device.installation import Gpu, Installation
-from eqsat.runtime.cuda.device.profile import moved_bytes
-from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.compiled import CompiledProgram
+from eqsat.runtime.programs.profile import moved_bytes
 from eqsat.testing.cuda.host import HostMachine
 from tests.support.repetition import repeated
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from eqsat.errors import UsageError
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.program.launches import Launch
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.launches import Launch
+from eqsat.runtime.programs.program import KernelProgram
 
 
-def repeated(program: CudaProgram, copies: int, sets: int = 1) -> CudaProgram:
+def repeated(program: KernelProgram, copies: int, sets: int = 1) -> KernelProgram:
     """`copies` of a program's launches, one copy after the other; weights are there in so many equal sets.
 
     Inputs, values and outputs are read and written in place by all copies; copy i reads the weights of set i modulo

@@ -27,8 +27,8 @@ from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
 from eqsat.language.ops import OPS
 from eqsat.language.terms import PLAIN, Graph, Implementation, State, TensorType
-from eqsat.runtime.cuda.program.placement import is_strided
 from eqsat.runtime.examples import SizePoint
+from eqsat.runtime.programs.placement import is_strided
 
 #: Weights of terms.
 Objective: TypeAlias = Mapping[str, float]

@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from eqsat.costs.devices.device import DEVICES, Device, gpu_device
 from eqsat.costs.devices.fields import CUDA, MAKER
 from eqsat.errors import CostError
+from eqsat.runtime.c.toolchain import compiler_version
 from eqsat.runtime.cuda.device.installation import probe
 
 #: Raised whenever operators are measured in another way, so that figures of two ways never mix: on a CPU, on a GPU.
@@ -124,6 +125,9 @@ def cpu_model() -> str:
 
 @cache
 def _runtime(package: str) -> str:
+    """The version of what runs kernels: of a package, or of the compiler of those in C."""
+    if package == "c":
+        return f"c by {compiler_version()}"
     try:
         return f"{package} {metadata.version(package)}"
     except metadata.PackageNotFoundError:

@@ -83,6 +83,14 @@ class Toolchain:
             return library.read_bytes()
 
 
+def compiler_version() -> str:
+    """The version that the compiler of this machine reports, or that there is none."""
+    try:
+        return toolchain().version
+    except BackendError as error:
+        return error.what
+
+
 @cache
 def toolchain() -> Toolchain:
     """The compiler of this machine: CC, the system's, or that of the package ziglang; BackendError for none."""
@@ -116,7 +124,5 @@ def _probed(command: tuple[str, ...]) -> Toolchain | None:
     if version.returncode or macros.returncode:
         return None
     names = {line.split()[1] for line in macros.stdout.splitlines() if line.startswith("#define __")}
-    kept = {
-        name for name in names if any(part in name for part in ("AVX", "SSE", "FMA", "F16C", "ARM", "NEON", "znver"))
-    }
+    kept = {name for name in names if any(part in name for part in _TELLING)}
     return Toolchain(command, version.stdout.partition("\n")[0], frozenset(kept))

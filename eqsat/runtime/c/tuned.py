@@ -142,6 +142,7 @@ def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str]
         "is_column_major": (True, False),
         "unroll": (1, 2, 4, 8, 16),
         "pack": (True, False),
+        "pack_near": (False, True),
         "fusion": ("max", "min", "preserve3") if shares else ("max",),
         "fused_rows": (4, 1, 2, 8, 16) if shares else (4,),
         "library": (False, True),

@@ -11,8 +11,8 @@ from eqsat.errors import BackendError
 from eqsat.language.terms import Graph, Plan, TensorType
 
 if TYPE_CHECKING:
-    from eqsat.runtime.cuda.compiled import CompiledProgram, Machine, Sizes
     from eqsat.runtime.cuda.device.toolkit import Toolkit
+    from eqsat.runtime.programs.compiled import CompiledProgram, Machine, Sizes
 
 INSTALL = "pip install 'eqsat[cuda13]'"
 #: The first version of CuPy that has the streams, graphs and element types used here.
@@ -39,16 +39,16 @@ class CupyBackend:
         Where every dim is known, kernels are compiled and memory is taken at once. BackendError for nodes that cannot
         run on a GPU, a kernel that does not compile, and for too little memory.
         """
-        from eqsat.runtime.cuda.compiled import CompiledProgram
         from eqsat.runtime.cuda.libraries.tuning import choice
+        from eqsat.runtime.programs.compiled import CompiledProgram
 
         toolkit = self._toolkit()
         choose = choice(plans)
 
         def build(sizes: Sizes) -> Machine:
             from eqsat.runtime.cuda.device.machine import GpuMachine
-            from eqsat.runtime.cuda.program.arena import arrange
             from eqsat.runtime.cuda.program.lowering import program_of
+            from eqsat.runtime.programs.arena import arrange
 
             program = program_of(graph, sizes, libraries=toolkit.libraries)
             return GpuMachine(program, arrange(program), toolkit, choose)

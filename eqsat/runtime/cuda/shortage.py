@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from eqsat.errors import BackendError
-from eqsat.runtime.cuda.compiled import DeviceMemoryError
-from eqsat.runtime.cuda.program.arena import Arrangement
+from eqsat.runtime.programs.arena import Arrangement
+from eqsat.runtime.programs.compiled import DeviceMemoryError
 
 
 def shortage(name: str, arrangement: Arrangement, workspace: int, free: int) -> DeviceMemoryError:

@@ -24,9 +24,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from eqsat.language.terms import Node, TensorType
-from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, offset, unflattened
-from eqsat.runtime.kernels.expressions.elements import has_parameters, is_pointwise, parameter_place
+from eqsat.language.terms import Node
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, flattened, offset, unflattened
+from eqsat.runtime.kernels.expressions.elements import is_pointwise
 from eqsat.runtime.kernels.expressions.expression import (
     NARROW,
     STORED,
@@ -36,8 +36,8 @@ from eqsat.runtime.kernels.expressions.expression import (
     convert,
     number,
 )
-from eqsat.runtime.kernels.expressions.scalar import expression
 from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.groupwise import pointwise
 from eqsat.runtime.kernels.movement import MOVES
 from eqsat.runtime.kernels.source import Extent, KernelSource
 from eqsat.runtime.kernels.statements import Statements
@@ -105,22 +105,9 @@ class KernelBody(Statements):
         return move(self, node, place, coords)
 
     def _pointwise(self, node: Node, name: str, coords: Coords) -> Expr:
-        values = [None if v is None else self.value(v, self._read_at(node, i, v, coords)) for i, v in _inputs(node)]
-        types = [None if v is None else self._type_at(node, i, v) for i, v in _inputs(node)]
-        expr = expression(node, values, types, self.group.types[name])
-        if expr is None:
-            raise UnsupportedError(f"no C expression for {node.op}")
-        return self.named(expr, node.op, told(node) if node.op != "cast" else "")
-
-    def _read_at(self, node: Node, place: int, value: str, coords: Coords) -> Coords:
-        """The coordinates at which an operator element by element reads an operand."""
-        shape = self.group.types[value].static
-        return parameter_place(node, shape, coords) if _is_parameter(node, place) else broadcast(coords, shape)
-
-    def _type_at(self, node: Node, place: int, value: str) -> TensorType:
-        """The type of an operand as a reference sees it that computes one element: a parameter is a number."""
-        type = self.group.types[value]
-        return type.with_shape(()) if _is_parameter(node, place) and node.op != "batch_norm" else type
+        return self.named(
+            pointwise(self, self.group, node, name, coords), node.op, told(node) if node.op != "cast" else ""
+        )
 
     def give(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
         """Define the element of a value at coordinates, until the block ends."""
@@ -276,10 +263,6 @@ def _wrapped(parameters: list[str]) -> str:
     return joined if len(joined) < 60 else "\n    " + ",\n    ".join(parameters)
 
 
-def _inputs(node: Node) -> list[tuple[int, str | None]]:
-    return list(enumerate(node.inputs))
-
-
 def entry_name(group: Group) -> str:
     """A name for the kernel of a group: its operators, and the element type of the first result."""
     operators = [n.op.strip("_") for n in group.nodes]
@@ -298,10 +281,6 @@ def fits(view: View, place: AffineIndex, width: int) -> bool:
     if place.coefficient("k") != 1 or rest.reads("k") or size > WIDEST_ACCESS or view.alignment % size:
         return False
     return math.gcd(rest.constant, *(c for _, c in rest.terms)) % width == 0
-
-
-def _is_parameter(node: Node, place: int) -> bool:
-    return place > 0 and has_parameters(node.op)
 
 
 def told(node: Node) -> str:

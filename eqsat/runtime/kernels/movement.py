@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import numpy as np
 
@@ -25,21 +26,31 @@ from eqsat.runtime.kernels.statements import Statements
 Move = Callable[[Statements, Node, int, Coords], Expr]
 
 
-def _identity(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+class ElementSource(Protocol):
+    """Values by name, whose elements are asked for by coordinates."""
+
+    def value(self, name: str, coords: Sequence[AffineIndex]) -> Expr:
+        """The element of a value at coordinates."""
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a value."""
+
+
+def _identity(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(given(node), coords)
 
 
-def _reshape(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _reshape(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     x = given(node)
     return body.value(x, unflattened(flattened(coords, body.shape(node.outputs[0])), body.shape(x)))
 
 
-def _transpose(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _transpose(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     order = node.attrs["perm"]
     return body.value(given(node), [coords[order.index(axis)] for axis in range(len(order))])
 
 
-def _slice(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _slice(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     x, at = given(node), list(coords)
     shape = body.shape(x)
     attrs = node.attrs
@@ -51,7 +62,7 @@ def _slice(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
     return body.value(x, at)
 
 
-def _split(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _split(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     x, at = given(node), list(coords)
     axis = node.attrs["axis"] % len(at)
     at[axis] = at[axis] + sum(node.attrs["sizes"][:place])
@@ -128,17 +139,17 @@ def _repeated(body: Statements, coord: AffineIndex, size: int, begin: int, mode:
     return AffineIndex.variable(name, size)
 
 
-def _tile(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _tile(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     x = given(node)
     return body.value(x, [c % max(n, 1) for c, n in zip(coords, body.shape(x), strict=True)])
 
 
-def _expand(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _expand(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     x = given(node)
     return body.value(x, broadcast(coords, body.shape(x)))
 
 
-def _depth_to_space(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _depth_to_space(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     x, b = given(node), node.attrs["blocksize"]
     n, c, h, w = coords
     rest = body.shape(x)[1] // (b * b)
@@ -147,7 +158,7 @@ def _depth_to_space(body: Statements, node: Node, place: int, coords: Coords) ->
     return body.value(x, (n, channel, h // b, w // b))
 
 
-def _space_to_depth(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
+def _space_to_depth(body: ElementSource, node: Node, place: int, coords: Coords) -> Expr:
     x, b = given(node), node.attrs["blocksize"]
     n, k, h, w = coords
     channels = body.shape(x)[1]
@@ -234,17 +245,23 @@ def _size(body: Statements, node: Node, place: int, coords: Coords) -> Expr:
     return number(int(np.prod(body.shape(given(node)), dtype=np.int64)), DType.INT64)
 
 
-#: By operator, where an element of its result comes from.
-MOVES: Mapping[str, Move] = {
+#: By operator, the coordinates of the one element of its operand that an element of its result is.
+REARRANGED: Mapping[str, Callable[[ElementSource, Node, int, Coords], Expr]] = {
     "identity": _identity,
     "reshape": _reshape,
     "transpose": _transpose,
     "slice": _slice,
     "split": _split,
-    "concat": _concat,
-    "pad": _pad,
     "tile": _tile,
     "expand": _expand,
+    "depth_to_space": _depth_to_space,
+    "space_to_depth": _space_to_depth,
+}
+#: By operator, where an element of its result comes from.
+MOVES: Mapping[str, Move] = {
+    **REARRANGED,
+    "concat": _concat,
+    "pad": _pad,
     "gather": gather,
     "gather_elements": gather_elements,
     "gather_nd": gather_nd,
@@ -252,8 +269,6 @@ MOVES: Mapping[str, Move] = {
     "scatter_nd": scatter_nd,
     "one_hot": one_hot,
     "reverse_sequence": reverse_sequence,
-    "depth_to_space": _depth_to_space,
-    "space_to_depth": _space_to_depth,
     "trilu": _trilu,
     "iota": _iota,
     "fill": _fill,

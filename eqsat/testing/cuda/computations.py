@@ -8,10 +8,10 @@ import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.language.terms import Array
-from eqsat.runtime.cuda.program.arrays import aligned
 from eqsat.runtime.kernels.nests.computation import Computation, KernelBuffer
 from eqsat.runtime.kernels.nests.printing.cuda_printer import FAILED
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.programs.arrays import aligned
 from eqsat.testing.cuda.emulator import emulate
 
 #: Bytes round each buffer, which no kernel may write, and their value; results begin as that too.

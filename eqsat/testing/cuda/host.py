@@ -11,15 +11,16 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.terms.constant import Array, narrowed
-from eqsat.runtime.cuda.device.profile import Span, moved_bytes
+from eqsat.runtime.cuda.libraries.calls import Call
 from eqsat.runtime.cuda.libraries.emulated import compute
-from eqsat.runtime.cuda.program.arena import Arrangement
-from eqsat.runtime.cuda.program.arrays import Bytes, aligned, strided
-from eqsat.runtime.cuda.program.fallback import run_fallback
-from eqsat.runtime.cuda.program.launches import Fallback, Launch
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.programs.arena import Arrangement
+from eqsat.runtime.programs.arrays import Bytes, aligned, strided
+from eqsat.runtime.programs.fallback import run_fallback
+from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.programs.profile import Span, moved_bytes
+from eqsat.runtime.programs.program import KernelProgram
 from eqsat.testing.cuda.emulator import build, emulate
 
 #: Content of memory before a run: NaN in every float, so that reads of what nothing has written show.
@@ -37,7 +38,7 @@ class HostMachine:
     and after each run those round all, must be as they were: BackendError names the launch that wrote there.
     """
 
-    def __init__(self, program: CudaProgram, arrangement: Arrangement) -> None:
+    def __init__(self, program: KernelProgram, arrangement: Arrangement) -> None:
         self.program = program
         self._guarded: dict[str, Bytes] = {"": _guarded(arrangement.arena)}
         self._memory: dict[str, Bytes] = {}
@@ -126,8 +127,10 @@ class HostMachine:
             emulate(launch.work, [self._address(view) for view in (*launch.reads, *launch.writes)])
         elif isinstance(launch.work, Fallback):
             self._fall_back(launch, launch.work)
-        else:
+        elif isinstance(launch.work, Call):
             compute(launch.work, self.array)
+        else:
+            raise AssertionError(f"no work for a GPU: {launch.work}")
 
     def _address(self, view: View) -> int:
         return int(self._memory[view.buffer].ctypes.data) + view.offset * view.dtype.itemsize

@@ -17,7 +17,7 @@ from eqsat.quantisation.sensitivity import output_error
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda.libraries.calls import Matmul
-from eqsat.runtime.cuda.program.arena import arrange
+from eqsat.runtime.programs.arena import arrange
 from eqsat.testing.cuda.host import HostMachine
 
 H200 = Device.of("nvidia-h200")

@@ -23,9 +23,9 @@ from eqsat.language.onnx.write.exporter import to_model
 from eqsat.language.ops import OPS, op
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.derive import derived_laws
-from eqsat.runtime.cuda.program.arena import arrange
-from eqsat.runtime.cuda.program.launches import Fallback
 from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.launches import Fallback
 from eqsat.testing.cuda.host import HostMachine
 
 SHAPE = (4, 6)

@@ -100,7 +100,9 @@ def test_values_that_are_no_tensors_and_shapes_unknown_pass():
 def test_backends_are_chosen_by_name_or_as_the_first_that_works():
     assert select().available() is None
     assert [select(n).name for n in ("onnxruntime", "numpy")] == list(BACKENDS)[:2]
-    with pytest.raises(BackendError, match=r"no backend 'tpu'\n  expected one of onnxruntime, numpy, openvino, cupy"):
+    with pytest.raises(
+        BackendError, match=r"no backend 'tpu'\n  expected one of onnxruntime, numpy, openvino, c, cupy"
+    ):
         select("tpu")
 
 
@@ -108,5 +110,5 @@ def test_a_backend_that_cannot_be_used_says_why_and_names_the_others(monkeypatch
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(BackendError, match="cannot be used here: onnxruntime is not installed") as caught:
         select("onnxruntime")
-    assert caught.value.remedy == "use one of numpy"
+    assert caught.value.remedy == "use one of numpy, c"
     assert select().name == "numpy"

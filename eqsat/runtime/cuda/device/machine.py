@@ -12,19 +12,19 @@ import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.device.memory import DeviceMemory
-from eqsat.runtime.cuda.device.profile import Span, moved_bytes
 from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.calls import Call, library_of
 from eqsat.runtime.cuda.libraries.library import PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
-from eqsat.runtime.cuda.program.arena import Arrangement
 from eqsat.runtime.cuda.program.fallback import DeviceFallback
-from eqsat.runtime.cuda.program.launches import Fallback, Launch
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, placed, quickest, segments, width
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arena import Arrangement
+from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.programs.profile import Span, moved_bytes
+from eqsat.runtime.programs.program import KernelProgram
 
 #: The plan of a library's that a call is to be run by, as text; None leaves it to the library.
 Choice = Callable[[Call], str | None]
@@ -111,7 +111,7 @@ class GpuMachine:
     """
 
     def __init__(
-        self, program: CudaProgram, arrangement: Arrangement, toolkit: Toolkit, choose: Choice = lambda call: None
+        self, program: KernelProgram, arrangement: Arrangement, toolkit: Toolkit, choose: Choice = lambda call: None
     ) -> None:
         self.program, self.toolkit = program, toolkit
         self._choose = choose
@@ -150,7 +150,7 @@ class GpuMachine:
             work = launch.work
             if isinstance(work, KernelSource):
                 yield work
-            elif not isinstance(work, Fallback) and tried(work, self._choose(work))[0] == GENERATED:
+            elif isinstance(work, Call) and tried(work, self._choose(work))[0] == GENERATED:
                 substitute = source_of(work)
                 if substitute is not None:
                     yield substitute[0]
@@ -162,9 +162,10 @@ class GpuMachine:
     def _step(self, launch: Launch) -> PreparedLaunch:
         if isinstance(launch.work, KernelSource):
             return self._kernel(launch.work, [self.address(v) for v in (*launch.reads, *launch.writes)])
-        if isinstance(launch.work, Fallback):
-            return FallbackStep(self, launch, launch.work)
-        return self._call(launch.work, launch.label)
+        if isinstance(launch.work, Call):
+            return self._call(launch.work, launch.label)
+        assert isinstance(launch.work, Fallback)
+        return FallbackStep(self, launch, launch.work)
 
     def _kernel(self, source: KernelSource, addresses: Sequence[int]) -> PreparedLaunch:
         return Steps() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)

@@ -10,17 +10,17 @@ import numpy as np
 from eqsat.language.terms.constant import Constant, narrowed
 from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES
-from eqsat.runtime.cuda.program.arena import Arrangement
-from eqsat.runtime.cuda.program.arrays import Bytes, strided
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.cuda.shortage import shortage
 from eqsat.runtime.kernels.view import View, padded
+from eqsat.runtime.programs.arena import Arrangement
+from eqsat.runtime.programs.arrays import Bytes, strided
+from eqsat.runtime.programs.program import KernelProgram
 
 #: cudaErrorMemoryAllocation.
 _OUT_OF_MEMORY = 2
 
 
-def places(program: CudaProgram, arrangement: Arrangement) -> dict[str, tuple[str, int]]:
+def places(program: KernelProgram, arrangement: Arrangement) -> dict[str, tuple[str, int]]:
     """The block each buffer lies in, by role, and its place there: values in the arena, the rest one after another."""
     ends: dict[str, int] = {}
     placed = {}
@@ -49,7 +49,7 @@ class DeviceMemory:
     Copies from and to the host go through pinned memory, on the stream that is named.
     """
 
-    def __init__(self, program: CudaProgram, arrangement: Arrangement, toolkit: Toolkit) -> None:
+    def __init__(self, program: KernelProgram, arrangement: Arrangement, toolkit: Toolkit) -> None:
         self.program, self.arrangement, self.toolkit = program, arrangement, toolkit
         self._cupy, self._runtime = toolkit.cupy, toolkit.runtime
         self._places = places(program, arrangement)

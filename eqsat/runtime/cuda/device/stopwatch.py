@@ -16,11 +16,11 @@ from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tried, tuned
-from eqsat.runtime.cuda.program.arena import arrange
-from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View, padded
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.launches import Fallback, Launch
 
 #: The sweep of the second-level cache: how many times it is read, by how many blocks and threads, and how many bytes at
 #: once.
@@ -102,7 +102,7 @@ class CudaSubject:
         self.plans = self._found_plans() if prescribed is None else ()
 
     def _found_plans(self) -> tuple[str, ...]:
-        calls = [launch.work for launch in self.launches if not isinstance(launch.work, KernelSource | Fallback)]
+        calls = [launch.work for launch in self.launches if isinstance(launch.work, Call)]
         library = self._watch.toolkit.libraries.get(library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
@@ -163,6 +163,7 @@ class CudaSubject:
         if isinstance(work, KernelSource):
             views = (*launch.reads, *launch.writes)
             return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
+        assert isinstance(work, Call)
         library = toolkit.libraries.get(library_of(work))
         reason = toolkit.missing.get(library_of(work), "")
         for chosen in (choice([plan])(work),) if plan else tried(work, self._choose(work)):

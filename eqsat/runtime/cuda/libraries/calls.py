@@ -6,13 +6,14 @@ from dataclasses import dataclass
 from typing import Literal
 
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.launches import LibraryCall
 
 #: Operations of cuBLASLt on a product before it is stored.
 Epilogue = Literal["", "bias", "relu", "relu_bias", "gelu", "gelu_bias"]
 
 
 @dataclass(frozen=True)
-class Matmul:
+class Matmul(LibraryCall):
     """result = epilogue(alpha · a @ b + bias), batched over all axes but the last two; `bias` is a vector of columns.
 
     The views have equal rank; batch axes of stride 0 repeat an operand. `arithmetic` is "tf32" where products of
@@ -30,7 +31,7 @@ class Matmul:
 
 
 @dataclass(frozen=True)
-class Convolution:
+class Convolution(LibraryCall):
     """result = relu?(conv(x, w) + bias + addend), of images [n, c, plane...] held in any strides.
 
     `addend` has the shape of the result.
@@ -50,7 +51,7 @@ class Convolution:
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(LibraryCall):
     """result = softmax(scale · q @ kᵀ [+ mask] [causal]) @ v over [batch, heads, positions, features]."""
 
     q: View
@@ -63,7 +64,7 @@ class Attention:
 
 
 @dataclass(frozen=True)
-class Normalisation:
+class Normalisation(LibraryCall):
     """result = (x - mean) / √(variance + epsilon) · scale + bias, along each row of [rows, width].
 
     Without a bias it is x / √(mean of squares + epsilon) · scale.

@@ -9,38 +9,14 @@ import numpy as np
 
 from eqsat.errors import DeclarationError
 from eqsat.language.arithmetic.floats import Floats
-from eqsat.language.graphs.interpret import run_node
-from eqsat.language.ops import spec
 from eqsat.language.terms.types import DType, TensorType
-from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.fallback import run_fallback
+from eqsat.runtime.programs.launches import Fallback, Launch
 
 #: Errors that CuPy raises where a reference asks for more than it has, for example an array of NumPy's among its own;
 #: in a user's operator it is reported as a fault of the declaration, which running it on the host confirms or not.
 _UNFIT = (TypeError, AttributeError, ValueError, NotImplementedError, IndexError, DeclarationError)
-
-
-def run_fallback(work: Fallback, launch: Launch, array: Callable[[View], Any], interpretation: Any) -> list[Any]:
-    """The results of an operator by its reference, for those of its outputs that are used.
-
-    `array` finds the elements of a view; `interpretation` is the arithmetic. Reads and writes of the launch are
-    the operands that are there and the results that are used, in the node's order.
-    """
-    node = work.node
-    reads, writes = iter(launch.reads), iter(launch.writes)
-    views = [None if value is None else next(reads) for value in node.inputs]
-    made_in = [next(writes) if value else None for value in node.outputs]
-    operands = [None if view is None else array(view) for view in views]
-    types = [None if view is None else _type(view) for view in views]
-    inferred = spec(node.op).result_types(types, node.attrs)
-    result_views = [*made_in, *[None] * (len(inferred) - len(made_in))]
-    results = [t if v is None else _type(v) for t, v in zip(inferred, result_views, strict=True)]
-    arrays = run_node(interpretation, node, operands, types, results)
-    return [one for one, view in zip(arrays, result_views, strict=True) if view is not None]
-
-
-def _type(view: View) -> TensorType:
-    return TensorType(view.dtype, view.shape)
 
 
 class DeviceFallback:

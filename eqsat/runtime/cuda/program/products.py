@@ -17,8 +17,8 @@ from eqsat.runtime.cuda.libraries.cublaslt import matrix_of
 from eqsat.runtime.cuda.libraries.cudnn import addend_fault, views_of
 from eqsat.runtime.cuda.libraries.cudnn import expressible as network_fault
 from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow
-from eqsat.runtime.cuda.program.emitter import Emitter, Part
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.emitter import Emitter, Part
 
 #: The libraries whose kernels a program may call.
 LIBRARIES = frozenset({"cublaslt", "cudnn"})

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.runtime.cuda.program.arena import Arrangement
-from eqsat.runtime.cuda.program.arrays import aligned, strided
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arena import Arrangement
+from eqsat.runtime.programs.arrays import aligned, strided
+from eqsat.runtime.programs.program import KernelProgram
 
 #: Streams must save this share of the time to be worth their events.
 WORTH = 0.02
@@ -31,7 +31,7 @@ class Placed:
     awaited: bool
 
 
-def dependencies(program: CudaProgram, arrangement: Arrangement) -> tuple[frozenset[int], ...]:
+def dependencies(program: KernelProgram, arrangement: Arrangement) -> tuple[frozenset[int], ...]:
     """For each launch the earlier ones it must follow: writers of its operands, and users of the memory it writes.
 
     Views that lie in the arena where another value has been count as overlapping: memory that is used again orders
@@ -61,7 +61,7 @@ def dependencies(program: CudaProgram, arrangement: Arrangement) -> tuple[frozen
     return tuple(before_each)
 
 
-def _span(program: CudaProgram, arrangement: Arrangement, view: View) -> Span:
+def _span(program: KernelProgram, arrangement: Arrangement, view: View) -> Span:
     """The memory of a view: where it lies, and its first byte and the one after its last."""
     low, high = view.extent
     if program.buffers[view.buffer].role != "value":

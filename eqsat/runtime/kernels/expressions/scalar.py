@@ -7,6 +7,7 @@ operator is declared once, and one that a user declares has a kernel without mor
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -68,10 +69,7 @@ def expression(
     Operands are those of one element of the result, in the types they are computed in; None for one left out. None
     where the operator has no expression.
     """
-    ranked = [
-        None if x is None or t is None else Expr(x.dtype, x.template, x.operands, x.value, t.rank)
-        for x, t in zip(operands, types, strict=True)
-    ]
+    ranked = [None if x is None or t is None else replace(x, ndim=t.rank) for x, t in zip(operands, types, strict=True)]
     value = traced(node, ranked)
     return None if value is None else convert(value, computed(result.dtype))
 

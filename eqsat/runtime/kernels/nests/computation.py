@@ -23,16 +23,19 @@ Environment: TypeAlias = Mapping[str, AffineIndex]
 
 @dataclass(frozen=True)
 class KernelBuffer:
-    """A tensor in memory, row after row; `role` is how it gets there."""
+    """A tensor in memory, row after row or with `steps` between neighbours; `role` is how it gets there."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
     role: Role = "operand"
+    steps: tuple[int, ...] | None = None
 
     @cached_property
     def strides(self) -> tuple[int, ...]:
         """Elements between neighbours, by axis."""
+        if self.steps is not None:
+            return self.steps
         strides, step = [0] * len(self.shape), 1
         for axis in reversed(range(len(self.shape))):
             strides[axis] = step
@@ -110,7 +113,8 @@ class LoopAxis:
 class KernelStatement:
     """target[place] = the reduction of value over the reduced axes, in the type of the value.
 
-    Where it is not `is_fresh`, the element that the target has takes part.
+    Where it is not `is_fresh`, the element that the target has takes part. Consecutive statements that have one loop
+    `around` them run all for each value of its index, one after the other.
     """
 
     target: str
@@ -119,6 +123,7 @@ class KernelStatement:
     reduction: Reduction
     is_fresh: bool
     value: Expr
+    around: LoopAxis | None = None
 
     @property
     def kept(self) -> tuple[LoopAxis, ...]:

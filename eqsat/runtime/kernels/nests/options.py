@@ -17,14 +17,15 @@ MOST_UNROLLED = 4096
 class MappingOptions:
     """The mapping of a computation to loops; every choice computes the same, but for the order of sums.
 
-    `is_naive` has one loop per index and nothing else, as a person would write it. Otherwise a tile of `rows` rows and
-    `vectors` vectors of `vector_bytes` bytes is computed in registers; `vector_axis` numbers the index that runs along
-    vectors among all indices of a statement (-1 takes the best by strides). Tiles are walked down their rows first with
-    `is_column_major`. `unroll` rounds of the innermost reduced loop are written out. Operands whose elements lie apart
-    along vectors are copied beforehand with `pack`. `fusion` says which statements share loops: none with "min", all
-    that may with "max", and with "preserve3" those that keep three parallel indices, or all that they have; groups that
-    share rows take `fused_rows` at a time. `library` leaves products of matrices to BLAS. `threads` share the outermost
-    loop. UsageError for values that mean nothing.
+    `is_naive` has one loop per index and nothing else, as a person would write it. Otherwise a tile of `rows` rows
+    and `vectors` vectors of `vector_bytes` bytes is computed in registers; `vector_axis` numbers the index that
+    runs along vectors among all indices of a statement (-1 takes the best by strides). Tiles are walked down their
+    rows first with `is_column_major`. `unroll` rounds of the innermost reduced loop are written out. Operands whose
+    elements lie apart along vectors are copied beforehand with `pack`, and those that lie side by side too with
+    `pack_near`. `fusion` says which statements share loops: none with "min", all that may with "max", and with
+    "preserve3" those that keep three parallel indices, or all that they have; groups that share rows take
+    `fused_rows` at a time. `library` leaves products of matrices to BLAS. `threads` share the outermost loop.
+    UsageError for values that mean nothing.
     """
 
     rows: int = 6
@@ -34,6 +35,7 @@ class MappingOptions:
     is_column_major: bool = True
     unroll: int = 2
     pack: bool = True
+    pack_near: bool = False
     fusion: Fusion = "max"
     fused_rows: int = 4
     library: bool = False

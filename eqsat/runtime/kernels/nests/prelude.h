@@ -54,12 +54,10 @@ INLINE bf16 narrow_bf16(float x) {
 #define difference(a, b) ((__typeof__(a))((a) - (b)))
 #define product(a, b) ((__typeof__(a))((u64)(a) * (u64)(b)))
 #define magnitude(x) ({ const __typeof__(x) x_ = (x); (__typeof__(x))(x_ < 0 ? -x_ : x_); })
-#define signum(x) ({ const __typeof__(x) x_ = (x); (__typeof__(x))(x_ > 0 ? 1 : x_ < 0 ? -1 : x_); })
+#define signum(x) ({ const __typeof__(x) x_ = (x); (__typeof__(x))(x_ > 0 ? 1 : x_ < 0 ? -1 : x_ == 0 ? 0 : x_); })
 /* Cut toward zero; by 0 it is 0. The least integer has no opposite, and what divides it by -1 would trap. */
 #define quotient(a, b) ({ const __typeof__(a) a_ = (a), b_ = (b); \
   (__typeof__(a))(b_ == 0 ? 0 : b_ == (__typeof__(a))-1 && (__typeof__(a))-1 < 0 ? -a_ : a_ / b_); })
-#define cut_remainder(a, b) ({ const __typeof__(a) a_ = (a), b_ = (b); \
-  (__typeof__(a))(b_ == 0 || (b_ == (__typeof__(a))-1 && (__typeof__(a))-1 < 0) ? 0 : a_ % b_); })
 /* A division that fails where the divisor is 0. */
 #define CHECKED(divide, a, b) ({ const __typeof__(b) d_ = (b); failed |= d_ == 0; divide(a, d_); })
 /* A subscript that fails where it passes the bounds. */
@@ -83,6 +81,58 @@ INLINE u32 truncated_u32(double x) { return (u32)whole(x); }
 INLINE u64 truncated_u64(double x) {
   return x >= 9223372036854775808.0 ? (1ull << 63) + (u64)whole(x - 9223372036854775808.0) : (u64)whole(x);
 }
+
+/* ---- remainders, powers and shifts, one function for each type ---- */
+#define OF_INTEGERS(T) \
+  INLINE T cut_remainder_##T(T a, T b) { return b == 0 || (b == (T)-1 && (T)-1 < 0) ? 0 : (T)(a % b); } \
+  INLINE T remainder_of_##T(T a, T b) { \
+    const T rest = cut_remainder_##T(a, b); \
+    return rest != 0 && (rest < 0) != (b < 0) ? (T)(rest + b) : rest; \
+  } \
+  /* To a negative power, what is left of the fraction. */ \
+  INLINE T power_##T(T base, i64 exponent) { \
+    if (exponent < 0) return truncated_##T(pow((double)base, (double)exponent)); \
+    T made = 1; \
+    for (u64 left = (u64)exponent; left; left >>= 1) { \
+      if (left & 1) made = product(made, base); \
+      base = product(base, base); \
+    } \
+    return made; \
+  } \
+  /* By as many bits as there are, or more, or less than none, nothing but the sign is left. */ \
+  INLINE T left_shift_##T(T a, T b) { return b >= 0 && (u64)b < sizeof(T) * 8 ? (T)((u64)a << (u64)b) : (T)0; } \
+  INLINE T right_shift_##T(T a, T b) { \
+    return b >= 0 && (u64)b < sizeof(T) * 8 ? (T)(a >> b) : a < 0 ? (T)-1 : (T)0; \
+  }
+OF_INTEGERS(i8) OF_INTEGERS(i16) OF_INTEGERS(i32) OF_INTEGERS(i64)
+OF_INTEGERS(u8) OF_INTEGERS(u16) OF_INTEGERS(u32) OF_INTEGERS(u64)
+/* The remainder that has the sign of the divisor. */
+INLINE double remainder_of_double(double a, double b) {
+  const double rest = fmod(a, b);
+  return rest == 0 ? copysign(0.0, b) : (rest < 0) != (b < 0) && rest == rest ? rest + b : rest;
+}
+INLINE float remainder_of_float(float a, float b) {
+  const float rest = fmodf(a, b);
+  return rest == 0 ? copysignf(0.0f, b) : (rest < 0) != (b < 0) && rest == rest ? rest + b : rest;
+}
+#define INTEGER_TYPES(name) \
+  i8: name##_i8, i16: name##_i16, i32: name##_i32, i64: name##_i64, u8: name##_u8, u16: name##_u16, \
+  u32: name##_u32, u64: name##_u64
+#define cut_remainder(a, b) _Generic((a), float: fmodf, double: fmod, INTEGER_TYPES(cut_remainder))(a, b)
+#define remainder_of(a, b) \
+  _Generic((a), float: remainder_of_float, double: remainder_of_double, INTEGER_TYPES(remainder_of))(a, b)
+#define power(a, b) _Generic((a), INTEGER_TYPES(power))(a, b)
+#define left_shift(a, b) _Generic((a), INTEGER_TYPES(left_shift))(a, b)
+#define right_shift(a, b) _Generic((a), INTEGER_TYPES(right_shift))(a, b)
+
+/* ---- activations ---- */
+INLINE float sigmoid_float(float x) { return 1.0f / (1.0f + expf(-x)); }
+INLINE double sigmoid_double(double x) { return 1.0 / (1.0 + exp(-x)); }
+#define sigmoid(x) _Generic((x), float: sigmoid_float, double: sigmoid_double)(x)
+/* log(1 + exp(x)) without overflow. */
+INLINE float softplus_float(float x) { return maximum(x, 0.0f) + log1pf(expf(-fabsf(x))); }
+INLINE double softplus_double(double x) { return maximum(x, 0.0) + log1p(exp(-fabs(x))); }
+#define softplus(x) _Generic((x), float: softplus_float, double: softplus_double)(x)
 
 /* ---- functions that C's library lacks ---- */
 INLINE double sinpi(double x) {

@@ -86,6 +86,23 @@ class Gemm:
 
 
 @dataclass(frozen=True)
+class Gemv:
+    """target = matrix × vector by BLAS, added to what the target holds if it is updated.
+
+    The matrix, the vector and the target begin at the elements given. `sizes` are those of rows and what is summed
+    over; `steps` the elements from one row to the next, or from one column to the next of a matrix that is transposed,
+    and between neighbours of the vector and the target.
+    """
+
+    matrices: tuple[ElementRead, ElementRead, ElementRead]
+    is_transposed: bool
+    sizes: tuple[int, int]
+    steps: tuple[int, int, int]
+    is_updated: bool
+    environment: Environment = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Named:
     """A variable for a sum of indices, in the rest of the block."""
 
@@ -115,7 +132,7 @@ class BlockFold:
     threads: int
 
 
-Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Gemm | Named | Guard | Barrier | BlockFold"
+Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Gemm | Gemv | Named | Guard | Barrier | BlockFold"
 
 
 @dataclass(frozen=True)

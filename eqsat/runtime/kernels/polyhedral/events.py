@@ -16,7 +16,7 @@ from eqsat.runtime.kernels.nests.computation import (
     Subscript,
     substituted,
 )
-from eqsat.runtime.kernels.nests.tree import Assign, Gemm, LaneFold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Assign, Gemm, Gemv, LaneFold, Local, Loop, Node, Vector
 from eqsat.runtime.kernels.polyhedral.dependences import memory_space
 from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
@@ -189,7 +189,7 @@ class _TreeWalk:
                     self._add(node, loops, (*places, place), inside)
                 case LaneFold():
                     self._fold(node, loops, (*places, place), inside)
-                case Gemm():
+                case Gemm() | Gemv():
                     raise UndecidedScheduleError("a product that BLAS computes has no order of its sums")
 
     def _add(

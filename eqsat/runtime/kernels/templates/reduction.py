@@ -45,7 +45,7 @@ def _logarithm(total: Expr, count: int) -> Expr:
 
 
 @dataclass(frozen=True)
-class _Reduction:
+class Accumulation:
     """A reduction: the operation that joins elements, the function of each element, and that of the joined value."""
 
     operator: str
@@ -53,24 +53,24 @@ class _Reduction:
     finish: Callable[[Expr, int], Expr] = _total
 
 
-_REDUCTIONS: Mapping[str, _Reduction] = {
-    "reduce_sum": _Reduction("Sum"),
-    "reduce_mean": _Reduction("Sum", finish=_average),
-    "global_avg_pool": _Reduction("Sum", finish=_average),
-    "reduce_max": _Reduction("Greatest"),
-    "global_max_pool": _Reduction("Greatest"),
-    "reduce_min": _Reduction("Least"),
-    "reduce_prod": _Reduction("Product"),
-    "reduce_l1": _Reduction("Sum", FUNCTIONS["abs"]),
-    "reduce_l2": _Reduction("Sum", _square, _root),
-    "reduce_sum_square": _Reduction("Sum", _square),
-    "reduce_log_sum": _Reduction("Sum", finish=_logarithm),
+ACCUMULATIONS: Mapping[str, Accumulation] = {
+    "reduce_sum": Accumulation("Sum"),
+    "reduce_mean": Accumulation("Sum", finish=_average),
+    "global_avg_pool": Accumulation("Sum", finish=_average),
+    "reduce_max": Accumulation("Greatest"),
+    "global_max_pool": Accumulation("Greatest"),
+    "reduce_min": Accumulation("Least"),
+    "reduce_prod": Accumulation("Product"),
+    "reduce_l1": Accumulation("Sum", FUNCTIONS["abs"]),
+    "reduce_l2": Accumulation("Sum", _square, _root),
+    "reduce_sum_square": Accumulation("Sum", _square),
+    "reduce_log_sum": Accumulation("Sum", finish=_logarithm),
 }
 #: Poolings by the reduction that they are where one window is the whole plane.
-_WHOLE = {"avg_pool": _REDUCTIONS["global_avg_pool"], "max_pool": _REDUCTIONS["global_max_pool"]}
+_WHOLE = {"avg_pool": ACCUMULATIONS["global_avg_pool"], "max_pool": ACCUMULATIONS["global_max_pool"]}
 _PLACES = {"argmax": "false", "argmin": "true"}
 #: Operators that this module has kernels of.
-REDUCTIONS = frozenset({*_REDUCTIONS, *_PLACES, "reduce_log_sum_exp", "cumsum"})
+REDUCTIONS = frozenset({*ACCUMULATIONS, *_PLACES, "reduce_log_sum_exp", "cumsum"})
 
 
 def generate(group: Group) -> KernelSource | None:
@@ -78,7 +78,7 @@ def generate(group: Group) -> KernelSource | None:
     core = next((node for node in group.nodes if node.op in REDUCTIONS), None)
     if core is None:
         return None
-    if core.op in _REDUCTIONS:
+    if core.op in ACCUMULATIONS:
         return generated(group, core, reduced)
     if core.op in _PLACES:
         return generated(group, core, _placed)
@@ -129,7 +129,7 @@ def joined(
 
 def reduced(group: Group, core: Node) -> KernelSource:
     """The kernel of a reduction, or of a pooling whose only window is the whole plane, without padding."""
-    reduction = _WHOLE.get(core.op) or _REDUCTIONS[core.op]
+    reduction = _WHOLE.get(core.op) or ACCUMULATIONS[core.op]
     kernel = RowKernel(group, core, axes_of(group, core), sweeps=1)
     first = reduction.prepare(number(0, kernel.dtype)).dtype
     total = joined(kernel, reduction.operator, first, "total", lambda b, c: reduction.prepare(kernel.element(b, c)))

@@ -21,20 +21,20 @@ from eqsat.language.terms import Attrs, DType, Node
 from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda import backend
 from eqsat.runtime.cuda.backend import warn_of
-from eqsat.runtime.cuda.compiled import CompiledProgram, DeviceMemoryError
 from eqsat.runtime.cuda.device import toolkit as toolkit_module
 from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.device.toolkit import opened
 from eqsat.runtime.cuda.libraries.calls import Matmul
-from eqsat.runtime.cuda.program.arena import Arrangement, arrange
-from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import CudaProgram
-from eqsat.runtime.cuda.program.static import plain_plan
 from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, placed, width
 from eqsat.runtime.cuda.shortage import shortage
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arena import Arrangement, arrange
+from eqsat.runtime.programs.compiled import CompiledProgram, DeviceMemoryError
+from eqsat.runtime.programs.launches import Buffer, Fallback, Launch
+from eqsat.runtime.programs.program import KernelProgram
+from eqsat.runtime.programs.static import plain_plan
 from eqsat.testing.cuda.host import HostMachine
 from tests.support.cuda_standin import Library, StandIn, Toolkit
 
@@ -96,7 +96,7 @@ def test_without_cupy_it_says_what_to_install_and_what_runs_instead(tmp_path):
     assert asked(tmp_path) == (
         "backend 'cupy' cannot be used here: cupy is not installed (pip install 'eqsat[cuda13]')\n"
         "  expected a backend that is installed\n"
-        "  use one of onnxruntime, numpy, openvino\n"
+        "  use one of onnxruntime, numpy, openvino, c\n"
     )
 
 
@@ -432,7 +432,7 @@ def test_a_kernel_that_does_not_compile_gives_back_what_was_taken():
     view = View.of("x", DType.FLOAT32, (8,))
     good = Launch(Matmul(*(View.of(n, DType.FLOAT32, (2, 4), None) for n in "xxx")), (), (), ())
     bad = Launch(KernelSource("k", "not C", ("x",), (1, 1, 1), (1, 1, 1)), (view,), (), ())
-    program = CudaProgram("p", {"x": Buffer("x", 32, "input")}, (good, bad), {"x": view}, {})
+    program = KernelProgram("p", {"x": Buffer("x", 32, "input")}, (good, bad), {"x": view}, {})
 
     def refuse(source):
         raise BackendError("the kernel does not compile")
@@ -461,7 +461,7 @@ def test_an_operator_without_a_kernel_runs_between_captured_graphs():
     node = Node("cumsum", ("t",), ("u",), Attrs(axis=1))
     falls = Launch(Fallback(node), (views["t"],), (views["u"],), ("u",), "cumsum")
     inputs = {"x": views["x"], "w": views["w"]}
-    program = CudaProgram(
+    program = KernelProgram(
         "p", buffers, (matmul("x", "w", "t"), falls, matmul("u", "w", "y")), inputs, {"y": views["y"]}
     )
     cuda = StandIn()
@@ -514,7 +514,7 @@ def test_what_launches_wait_for_follows_from_the_memory_they_share():
         launch([vector("b")], [vector("c")]),
         launch([vector("c"), vector("b")], [vector("c", 32)]),
     )
-    program = CudaProgram("p", buffers, launches, {}, {})
+    program = KernelProgram("p", buffers, launches, {}, {})
     found = dependencies(program, arrange(program))
     assert found == tuple(map(frozenset, ((), (), (0, 1), (2,), (2,), (4,))))
 

@@ -46,16 +46,16 @@ from eqsat.runtime.cuda.libraries import cublaslt
 from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.cuda.libraries.emulated import compute
 from eqsat.runtime.cuda.libraries.substitute import source_of
-from eqsat.runtime.cuda.program.arena import arrange, check
-from eqsat.runtime.cuda.program.arrays import strided
-from eqsat.runtime.cuda.program.launches import Fallback
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import CudaProgram
-from eqsat.runtime.cuda.program.quantised import explicit
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arena import arrange, check
+from eqsat.runtime.programs.arrays import strided
+from eqsat.runtime.programs.launches import Fallback
+from eqsat.runtime.programs.program import KernelProgram
+from eqsat.runtime.programs.quantised import explicit
 from eqsat.testing.cuda.emulator import emulate
 from eqsat.testing.cuda.host import HostMachine
 
@@ -210,7 +210,7 @@ def in_bytes(graph: Graph, precision: str, data: Array) -> Plan:
     return Plan(graph, tuple(steps), {}, scales)
 
 
-def emulated(program: CudaProgram, data: Array) -> Array:
+def emulated(program: KernelProgram, data: Array) -> Array:
     arrangement = arrange(program)
     check(program, arrangement)
     return HostMachine(program, arrangement).run({"x": data})["y"]

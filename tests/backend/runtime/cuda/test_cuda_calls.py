@@ -14,11 +14,11 @@ from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.libraries.calls import Convolution, Matmul
 from eqsat.runtime.cuda.libraries.tuning import GENERATED
-from eqsat.runtime.cuda.program.arena import arrange
-from eqsat.runtime.cuda.program.launches import Buffer, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.launches import Buffer, Launch
+from eqsat.runtime.programs.program import KernelProgram
 from tests.support.cuda_standin import StandIn, Toolkit
 
 RNG = np.random.default_rng(0)
@@ -29,7 +29,7 @@ def product():
     roles = ("input", "input", "output")
     buffers = {v.buffer: Buffer(v.buffer, 64, role) for v, role in zip(views, roles, strict=True)}
     launch = Launch(Matmul(*views), tuple(views[:2]), (views[2],), ("y",), "matmul")
-    return CudaProgram("p", buffers, (launch,), {"x": views[0], "w": views[1]}, {"y": views[2]})
+    return KernelProgram("p", buffers, (launch,), {"x": views[0], "w": views[1]}, {"y": views[2]})
 
 
 def ran(machine, **inputs):
@@ -101,7 +101,7 @@ def residual():
     call = Convolution(x, w, y, (1, 1), (0, 0, 0, 0), (1, 1), 1, b, relu=True, addend=a)
     buffers = {n: Buffer(n, v.nbytes, "input") for n, v in views.items()} | {"y": Buffer("y", y.nbytes, "output")}
     launch = Launch(call, tuple(views.values()), (y,), ("y",), "conv + add + relu")
-    return CudaProgram("p", buffers, (launch,), views, {"y": y})
+    return KernelProgram("p", buffers, (launch,), views, {"y": y})
 
 
 @pytest.mark.parametrize("refused", [False, True])

@@ -25,8 +25,8 @@ from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries import cublaslt, cublaslt_library, cudnn_library
 from eqsat.runtime.cuda.libraries.calls import Matmul
 from eqsat.runtime.cuda.libraries.emulated import compute
-from eqsat.runtime.cuda.program.arrays import strided
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arrays import strided
 
 F32, F16, BF16, F64 = DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 

@@ -22,10 +22,10 @@ from eqsat.language.terms import Graph, Sym, TensorType
 from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of
-from eqsat.runtime.cuda.program.arena import arrange, check
-from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.programs.arena import arrange, check
+from eqsat.runtime.programs.launches import Fallback, Launch
 from eqsat.testing.cuda.host import HostMachine
 
 #: What a kernel of these models may take at most, of 255: with 64, a multiprocessor still holds 1024 threads.

@@ -5,10 +5,10 @@ import pytest
 
 import eqsat
 from eqsat.errors import BackendError
-from eqsat.runtime.cuda.compiled import CompiledProgram
 from eqsat.runtime.cuda.device.machine import GpuMachine
-from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.compiled import CompiledProgram
 from tests.support.cuda_standin import StandIn, Toolkit
 
 X = np.random.default_rng(0).standard_normal((4, 4)).astype(np.float32)

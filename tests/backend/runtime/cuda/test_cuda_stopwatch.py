@@ -21,9 +21,9 @@ from eqsat.runtime.cuda.libraries.calls import Convolution, Matmul, Normalisatio
 from eqsat.runtime.cuda.libraries.cudnn import views_of
 from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, signature, tried, tuned
-from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.launches import Fallback, Launch
 from tests.support.cuda_standin import Library, StandIn, Toolkit
 
 PRODUCT = OpKey.parse("matmul {} float32[3, 8] =float32[8, 4]")

@@ -5,9 +5,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eqsat.runtime.cuda.device.machine import GpuMachine
-from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.cuda.program.streams import dependencies, width
+from eqsat.runtime.programs.arena import arrange
 from eqsat.testing import feeds, graphs
 from eqsat.testing.cuda.host import HostMachine
 from tests.support.cuda_standin import StandIn, Toolkit

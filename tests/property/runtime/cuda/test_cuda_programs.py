@@ -20,9 +20,9 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.ops import OPS
 from eqsat.language.terms.state import LAYOUTS, State
-from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.cuda.program.products import LIBRARIES
+from eqsat.runtime.programs.arena import arrange, check
 from eqsat.testing import feeds, graphs
 from eqsat.testing.cuda.host import HostMachine
 from tests.property.costs.test_states_random import OPERATORS, coarse, frozen, repriced

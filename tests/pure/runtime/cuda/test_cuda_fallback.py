@@ -10,11 +10,11 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration.spec import same_as
 from eqsat.language.ops import OPS, op, sampling
 from eqsat.language.terms import Attrs, DType, Graph, Node, TensorType
-from eqsat.runtime.cuda.program.arrays import aligned, strided
 from eqsat.runtime.cuda.program.fallback import DeviceFallback, DeviceFloats, run_fallback
-from eqsat.runtime.cuda.program.launches import Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arrays import aligned, strided
+from eqsat.runtime.programs.launches import Fallback, Launch
 from tests.support.cuda_groups import WITHOUT_KERNEL
 
 NAMES = sorted(name for name, declared in OPS.items() if declared.sample is not None and not declared.random)

@@ -17,13 +17,13 @@ from eqsat.runtime.backend import execute
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.emulated import compute, tf32
 from eqsat.runtime.cuda.libraries.substitute import group_of
-from eqsat.runtime.cuda.program.arena import arrange
-from eqsat.runtime.cuda.program.arrays import aligned, strided
-from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.arrays import aligned, strided
+from eqsat.runtime.programs.launches import Buffer, Fallback, Launch
+from eqsat.runtime.programs.program import KernelProgram
 from eqsat.testing.cuda.host import HostMachine
 
 FLOATS = [DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64]
@@ -259,7 +259,7 @@ def program(*launches, sizes=8, outputs=("y",)):
     used = {v.buffer for launch in launches for v in (*launch.reads, *launch.writes)}
     buffers = {name: Buffer(name, views[name].nbytes, role) for name, role in roles.items() if name in used}
     weights = {"w": (Constant.of(np.arange(sizes, dtype=np.float32)), views["w"])} if "w" in used else {}
-    return CudaProgram("p", buffers, launches, {"x": views["x"]}, {o: views[o] for o in outputs}, weights)
+    return KernelProgram("p", buffers, launches, {"x": views["x"]}, {o: views[o] for o in outputs}, weights)
 
 
 def vector(name, size=8):
@@ -316,7 +316,7 @@ def test_operators_without_a_kernel_may_leave_out_operands_and_results():
     launch = Launch(Fallback(node), (vector("x"), scalar), (vector("y"),), ("y",), "clip")
     buffers = {"x": Buffer("x", 32, "input"), "h": Buffer("h", 4, "weight"), "y": Buffer("y", 32, "output")}
     weights = {"h": (Constant.of(np.float32(3)), scalar)}
-    p = CudaProgram("p", buffers, (launch,), {"x": vector("x")}, {"y": vector("y")}, weights)
+    p = KernelProgram("p", buffers, (launch,), {"x": vector("x")}, {"y": vector("y")}, weights)
     made = HostMachine(p, arrange(p)).run({"x": np.arange(8, dtype=np.float32)})["y"]
     assert made.tolist() == [0, 1, 2, 3, 3, 3, 3, 3]
 
@@ -328,7 +328,7 @@ def test_weights_are_put_in_the_layout_and_element_type_they_are_read_in():
     array = np.arange(6, dtype=np.float32).reshape(2, 3)
     buffers = {"w": Buffer("w", 12, "weight"), "y": Buffer("y", 24, "output")}
     launch = Launch(Fallback(node), (held,), (made_in,), ("y",), "cast")
-    p = CudaProgram("p", buffers, (launch,), {}, {"y": made_in}, {"w": (Constant.of(array), held)})
+    p = KernelProgram("p", buffers, (launch,), {}, {"y": made_in}, {"w": (Constant.of(array), held)})
     machine = HostMachine(p, arrange(p))
     assert machine.array(held).dtype == ml_dtypes.bfloat16 and machine.array(held).strides == (2, 4)
     np.testing.assert_array_equal(machine.run({})["y"], array)

@@ -9,10 +9,10 @@ import pytest
 import eqsat
 from eqsat.errors import BackendError
 from eqsat.language.terms.types import TensorType
-from eqsat.runtime.cuda.compiled import CompiledProgram
-from eqsat.runtime.cuda.device.inputs import check_apart, check_output, span, taken
-from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.compiled import CompiledProgram
+from eqsat.runtime.programs.passed import check_apart, check_output, span, taken
 from eqsat.testing.cuda.host import HostMachine
 
 

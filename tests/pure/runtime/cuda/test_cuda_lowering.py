@@ -12,11 +12,11 @@ from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run
 from eqsat.language.terms import PLAIN, Conversion, Held, Kernel, Plan, State
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Matmul, Normalisation
-from eqsat.runtime.cuda.program.arena import arrange, check
-from eqsat.runtime.cuda.program.grouping import grouped
 from eqsat.runtime.cuda.program.lowering import program_of
-from eqsat.runtime.cuda.program.static import plain_plan
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.programs.arena import arrange, check
+from eqsat.runtime.programs.grouping import grouped
+from eqsat.runtime.programs.static import plain_plan
 from eqsat.testing.cuda.host import HostMachine
 
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from eqsat.errors import BackendError
 from eqsat.language.terms import DType, Node
-from eqsat.runtime.cuda.program.arena import arrange, check, lifetimes
-from eqsat.runtime.cuda.program.launches import Buffer, Fallback, Launch
-from eqsat.runtime.cuda.program.program import CudaProgram
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.programs.arena import arrange, check, lifetimes
+from eqsat.runtime.programs.launches import Buffer, Fallback, Launch
+from eqsat.runtime.programs.program import KernelProgram
 
 
 def launch(reads, writes):
@@ -34,7 +34,7 @@ def programs(draw):
         buffers[name] = Buffer(name, size, draw(st.sampled_from(("value", "value", "value", "output"))))
         launches.append(launch([whole[n] for n in reads], [View.of(name, DType.UINT8, (size,))]))
         whole[name] = View.of(name, DType.UINT8, (size,))
-    return CudaProgram("p", buffers, tuple(launches), {"x": whole["x"]}, {"y": whole[f"v{count - 1}"]})
+    return KernelProgram("p", buffers, tuple(launches), {"x": whole["x"]}, {"y": whole[f"v{count - 1}"]})
 
 
 def memory_holds(program, arrangement):
@@ -93,7 +93,7 @@ def chain(sizes):
     buffers = {"x": Buffer("x", 4, "input")} | {f"v{i}": Buffer(f"v{i}", n, "value") for i, n in enumerate(sizes)}
     views = [View.of("x", DType.UINT8, (4,)), *(View.of(f"v{i}", DType.UINT8, (n,)) for i, n in enumerate(sizes))]
     steps = tuple(launch([a], [b]) for a, b in itertools.pairwise(views))
-    return CudaProgram("chain", buffers, steps, {"x": views[0]}, {})
+    return KernelProgram("chain", buffers, steps, {"x": views[0]}, {})
 
 
 def test_a_chain_takes_as_much_as_its_largest_pair():
@@ -135,6 +135,6 @@ def test_a_concatenation_lives_from_its_first_part():
         launch([other], [whole.sliced(0, 256, 256)]),
         launch([whole], [View.of("v2", DType.UINT8, (512,))]),
     )
-    program = CudaProgram("c", buffers, steps, {"x": source}, {})
+    program = KernelProgram("c", buffers, steps, {"x": source}, {})
     assert lifetimes(program)["v1"].first == 0
     check(program, arrange(program))

@@ -12,8 +12,8 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.read.importer import load
-from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.programs.arena import arrange, check
 from eqsat.testing.cuda.host import HostMachine
 
 X = np.random.default_rng(0).standard_normal((4, 8)).astype(np.float32)

@@ -9,11 +9,11 @@ import pytest
 
 import eqsat
 from eqsat.errors import MissingExtraError, UsageError
-from eqsat.runtime.cuda.compiled import CompiledProgram
-from eqsat.runtime.cuda.device import profile as module
-from eqsat.runtime.cuda.device.profile import KINDS, Profile, Span
-from eqsat.runtime.cuda.program.arena import arrange
 from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.programs import profile as module
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.compiled import CompiledProgram
+from eqsat.runtime.programs.profile import KINDS, Profile, Span
 from eqsat.testing.cuda.host import HostMachine
 
 

@@ -12,8 +12,8 @@ import eqsat
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.onnx.read.importer import load
 from eqsat.language.terms import Constant, Graph
-from eqsat.runtime.cuda.program.arena import arrange, check
 from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.programs.arena import arrange, check
 from eqsat.testing.cuda.host import HostMachine
 
 CELLS = (np.random.default_rng(0).standard_normal(4096) / 8).astype(np.float32)

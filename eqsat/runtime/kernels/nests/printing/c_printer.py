@@ -15,7 +15,7 @@ from eqsat.runtime.kernels.nests.computation import Computation
 from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
-from eqsat.runtime.kernels.nests.tree import Gemm, LaneFold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, LaneFold, Local, Loop, Node, Vector
 from eqsat.runtime.kernels.writer import bare
 
 #: Bytes at whose multiples buffers of the workspace begin.
@@ -60,10 +60,12 @@ def _shipped(name: str) -> str:
     return files("eqsat.runtime.kernels.nests").joinpath(name).read_text(encoding="utf-8")
 
 
-def translation_unit(functions: Sequence[FunctionText]) -> str:
-    """The text of a library of functions of different names, each with its entry."""
+def translation_unit(functions: Sequence[FunctionText], calls: str = "") -> str:
+    """The text of a library of functions of different names: each with its entry, or with the `calls` of all."""
     blas = [_shipped("blas.h")] if any(one.calls_blas for one in functions) else []
     texts = [_shipped("prelude.h"), *blas, *dict.fromkeys(text for one in functions for text in one.vectors)]
+    if calls:
+        return "\n".join([*texts, *(one.code for one in functions), calls])
     for one in functions:
         pointers = ", ".join(f"p[{number}]" for number in range(len(one.arguments) + 1))
         texts += [one.code, f"int {one.entry}(void *const *p) {{ return {one.name}({pointers}); }}\n"]
@@ -117,6 +119,8 @@ class _CPrinter(NodePrinter):
                 self._fold(node)
             case Gemm():
                 self._gemm(node)
+            case Gemv():
+                self._gemv(node)
             case Local(is_register=False, is_shared=False):
                 aligned = f"__attribute__((aligned({ALIGNMENT})))"
                 self.lines.add(f"{STORED[node.buffer.dtype]} {self.array(node)}[{node.buffer.count}] {aligned};")
@@ -166,6 +170,21 @@ class _CPrinter(NodePrinter):
         flags = ", ".join('"T"' if one else '"N"' for one in reversed(node.transposed))
         matrices = f"{second}, {b}, {first}, {a}, {int(node.is_updated)}, {target}, {c}"
         self.lines.add(f"multiply_{letter}({flags}, {columns}, {rows}, {summed}, {matrices});")
+        self.lines.forget(self.memory.texts[node.matrices[2].buffer])
+
+    def _gemv(self, node: Gemv) -> None:
+        """A call as FORTRAN has it, to which a matrix that is stored row after row is the transposed one."""
+        self.scalars.environment = node.environment
+        matrix, vector, target = (
+            f"{self.memory.texts[one.buffer]} + {self.scalars.offset(one, False)}" for one in node.matrices
+        )
+        rows, summed = node.sizes
+        letter = "s" if node.matrices[2].dtype is DType.FLOAT32 else "d"
+        self._blas.add(letter)
+        sizes = f'"N", {rows}, {summed}' if node.is_transposed else f'"T", {summed}, {rows}'
+        steps = node.steps
+        rest = f"{vector}, {steps[1]}, {int(node.is_updated)}, {target}, {steps[2]}"
+        self.lines.add(f"multiply_vector_{letter}({sizes}, {matrix}, {steps[0]}, {rest});")
         self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     def _fold(self, node: LaneFold) -> None:

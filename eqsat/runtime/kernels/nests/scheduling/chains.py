@@ -46,16 +46,20 @@ def following_nodes(
 
     `first` holds the elements of the first target, `register` makes more by name, and `each` assigns at all elements.
     """
-    nodes: list[Node] = []
     held: dict[str, ElementRead] = {chain.first.target: first}
+    last = {one.target: number for number, one in enumerate((chain.first, *chain.following), -1)}
+
+    def stored(one: KernelStatement, number: int) -> list[Node]:
+        # As soon as they are known, so that few registers are held.
+        is_last = one.target in chain.stored and last[one.target] == number
+        return [each(Assign(own_element(one), held[one.target], "", at))] if is_last else []
+
+    nodes: list[Node] = stored(chain.first, -1)
     for number, one in enumerate(chain.following):
         local, made = register(f"acc_{number}")
         nodes += [local, each(Assign(made, from_registers(one, held), "", at))]
         if one.reduction and not one.is_fresh:
             nodes.append(each(Assign(made, held.get(one.target, own_element(one)), one.reduction, at)))
         held[one.target] = made
-    places = {one.target: own_element(one) for one in (chain.first, *chain.following)}
-    for name, made in held.items():
-        if name in chain.stored:
-            nodes.append(each(Assign(places[name], made, "", at)))
+        nodes += stored(one, number)
     return nodes

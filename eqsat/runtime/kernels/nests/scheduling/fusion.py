@@ -14,6 +14,7 @@ from eqsat.runtime.kernels.nests.computation import (
     KernelBuffer,
     KernelStatement,
     LoopAxis,
+    names_of,
     reads,
     rebuilt,
     substituted,
@@ -29,6 +30,11 @@ class SharedLoops:
     chains: tuple[StatementChain, ...]
     depth: int
 
+    @property
+    def around(self) -> LoopAxis | None:
+        """The loop that all statements are in, if there is one."""
+        return self.chains[0].first.around
+
 
 def groups(computation: Computation, fusion: Fusion) -> list[SharedLoops]:
     """The statements of a computation in chains and groups; each alone with "min".
@@ -39,12 +45,19 @@ def groups(computation: Computation, fusion: Fusion) -> list[SharedLoops]:
     chains = _chains(computation, fusion)
     made: list[SharedLoops] = []
     for chain in chains:
-        depth = _depth([*made[-1].chains, chain], fusion) if made and fusion != "min" else 0
+        beside = made and fusion != "min" and made[-1].around == chain.first.around and _reads(chain, made[-1])
+        depth = _depth([*made[-1].chains, chain], fusion) if beside else 0
         if depth:
             made[-1] = SharedLoops((*made[-1].chains, chain), depth)
         else:
             made.append(SharedLoops((chain,), 0))
     return made
+
+
+def _reads(chain: StatementChain, group: SharedLoops) -> bool:
+    """True of a chain that reads what a group writes: loops that others share save no memory."""
+    written = {s.target for one in group.chains for s in (one.first, *one.following)}
+    return any(read.buffer in written for s in (chain.first, *chain.following) for read in _all(s))
 
 
 def _chains(computation: Computation, fusion: Fusion) -> list[StatementChain]:
@@ -78,15 +91,19 @@ def _following(
 ) -> KernelStatement | None:
     """A statement with the indices of the chain before it, if it follows element by element; None if it does not."""
     first = members[0]
+    if first.around != given.around:
+        return None
     kinds = {buffers[one.target].dtype for one in (*members, given)}
     if given.reduced or len(kinds) != 1 or not first.value.dtype.is_float or first.value.dtype not in kinds:
-        return None
-    if not any(read.buffer in {one.target for one in members} for read in _all(given)):
         return None
     statement = _renamed(given, first)
     if statement is None:
         return None
     written = {one.target for one in members}
+    read_before = {(read.buffer, read.subscripts) for one in members for read in _all(one) if read.is_affine}
+    shared = [read for read in _all(statement) if read.is_affine and (read.buffer, read.subscripts) in read_before]
+    if not shared and not any(read.buffer in written for read in _all(statement)):
+        return None
     for read in _all(statement):
         if read.buffer in written and read.subscripts != first.place:
             return None
@@ -100,12 +117,17 @@ def _renamed(given: KernelStatement, first: KernelStatement) -> KernelStatement 
     """A statement over the same elements as another one, with its indices; None where elements differ."""
     if len(given.place) != len(first.place):
         return None
+    own = {axis.name for axis in given.axes}
     environment: dict[str, AffineIndex] = {}
     for mine, theirs in zip(given.place, first.place, strict=True):
         if mine.constant != theirs.constant or len(mine.terms) != len(theirs.terms):
             return None
         for (variable, factor), (other, same) in zip(mine.terms, theirs.terms, strict=True):
-            if variable.of is not None or variable.size != other.size or factor != same:
+            if factor != same:
+                return None
+            if variable == other and not names_of(AffineIndex(((variable, 1),))) & own:
+                continue  # of a loop around both
+            if variable.of is not None or variable.size != other.size:
                 return None
             environment[variable.name] = AffineIndex(((other, 1),))
     known = {axis.name for axis in given.axes if axis.extent > 1}

@@ -39,6 +39,7 @@ def packs(
     buffers: Mapping[str, KernelBuffer],
     fixed: Collection[str] = (),
     row: LoopAxis | None = None,
+    is_near: bool = False,
 ) -> list[Pack]:
     """The copies that pay, of panels of a width; `loops` are the outer indices in their order.
 
@@ -48,7 +49,7 @@ def packs(
     """
     found: list[Pack] = []
     for one in reads(statement.value):
-        if not may_pack(one, vector.name, statement, buffers) or any(depends(one, name) for name in fixed):
+        if not may_pack(one, vector.name, statement, buffers, is_near) or any(depends(one, name) for name in fixed):
             continue
         known = next((pack for pack in found if _same(pack.read, one)), None)
         if known is not None:

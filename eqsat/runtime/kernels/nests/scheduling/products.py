@@ -9,13 +9,14 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement, LoopAxis
 from eqsat.runtime.kernels.nests.scheduling.strides import depends, stride
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
-from eqsat.runtime.kernels.nests.tree import Gemm, Loop, Node
+from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, Loop, Node
 
 
 def product(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> list[Node] | None:
     """The calls of BLAS for a statement, in loops over the indices that all its tensors have; None for no product.
 
-    One index has to be of the first operand and the target, one of the second and the target, and one is summed over.
+    One index has to be of the first operand and the target, one of the second and the target, and one is summed over;
+    where one of the first two has one value, it is a product with a vector.
     """
     value, dtype = statement.value, statement.value.dtype
     if statement.reduction != "+" or value.template != "({0} * {1})" or dtype not in (DType.FLOAT32, DType.FLOAT64):
@@ -24,29 +25,39 @@ def product(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> 
     target = own_element(statement)
     if not isinstance(first, ElementRead) or not isinstance(second, ElementRead):
         return None
-    if not all(_is_matrix(one, dtype, buffers) for one in (first, second, target)):
+    names = {axis.name for axis in statement.axes}
+    if not all(_is_matrix(one, dtype, names, buffers) for one in (first, second, target)):
         return None
     rows = [axis for axis in statement.kept if depends(first, axis.name) and not depends(second, axis.name)]
     columns = [axis for axis in statement.kept if depends(second, axis.name) and not depends(first, axis.name)]
     shared = [axis for axis in statement.kept if axis not in rows and axis not in columns and axis.extent > 1]
     summed = [axis for axis in statement.reduced if axis.extent > 1]
-    if any(len(found) != 1 for found in (rows, columns, summed)):
+    if len(summed) != 1 or len(rows) > 1 or len(columns) > 1 or not (rows or columns):
         return None
     common = all(depends(one, axis.name) for axis in (*shared, *summed) for one in (first, second))
     if not common or statement.target in (first.buffer, second.buffer):
         return None
-    made = _call(first, second, target, rows[0], columns[0], summed[0], statement, buffers)
+    made: Gemm | Gemv | None
+    if rows and columns:
+        made = _call(first, second, target, rows[0], columns[0], summed[0], statement, buffers)
+    elif rows:
+        made = _vector_call(first, second, target, rows[0], summed[0], statement, buffers)
+    else:
+        made = _vector_call(second, first, target, columns[0], summed[0], statement, buffers)
     return None if made is None else _looped(made, shared)
 
 
-def _is_matrix(read: ElementRead, dtype: DType, buffers: Mapping[str, KernelBuffer]) -> bool:
-    """True where every subscript is an index or a number."""
-    plain = all(
-        isinstance(one, AffineIndex) and len(one.terms) <= 1 and all(v.of is None and c == 1 for v, c in one.terms)
-        for one in read.subscripts
-    )
-    names = [v.name for one in read.subscripts if isinstance(one, AffineIndex) for v, _ in one.terms]
-    return plain and len(set(names)) == len(names) and not any(read.checked) and buffers[read.buffer].dtype is dtype
+def _is_matrix(read: ElementRead, dtype: DType, names: set[str], buffers: Mapping[str, KernelBuffer]) -> bool:
+    """True where every subscript has one index of the statement at most, as it is, and none has two."""
+    found: list[str] = []
+    for subscript in read.subscripts:
+        if not isinstance(subscript, AffineIndex):
+            return False
+        own = [(v, factor) for v, factor in subscript.terms if v.of is not None or v.name in names]
+        if len(own) > 1 or any(v.of is not None or factor != 1 for v, factor in own):
+            return False
+        found += [v.name for v, _ in own]
+    return len(set(found)) == len(found) and not any(read.checked) and buffers[read.buffer].dtype is dtype
 
 
 def _call(
@@ -77,6 +88,29 @@ def _call(
     )
 
 
+def _vector_call(
+    matrix: ElementRead,
+    vector: ElementRead,
+    target: ElementRead,
+    row: LoopAxis,
+    summed: LoopAxis,
+    statement: KernelStatement,
+    buffers: Mapping[str, KernelBuffer],
+) -> Gemv | None:
+    stored = _stored(matrix, row, summed, buffers)
+    steps = stride(vector, summed.name, buffers), stride(target, row.name, buffers)
+    if stored is None or steps[0] is None or steps[1] is None or min(steps[0], steps[1]) < 1:
+        return None
+    return Gemv(
+        (matrix, vector, target),
+        stored[0],
+        (row.extent, summed.extent),
+        (stored[1], steps[0], steps[1]),
+        not statement.is_fresh,
+        {axis.name: AffineIndex(()) for axis in (row, summed)},
+    )
+
+
 def _stored(
     read: ElementRead, row: LoopAxis, column: LoopAxis, buffers: Mapping[str, KernelBuffer]
 ) -> tuple[bool, int] | None:
@@ -89,7 +123,7 @@ def _stored(
     return True, max(along, row.extent)
 
 
-def _looped(made: Gemm, shared: list[LoopAxis]) -> list[Node]:
+def _looped(made: Gemm | Gemv, shared: list[LoopAxis]) -> list[Node]:
     node: Node = made
     for axis in reversed(shared):
         node = Loop(axis.name, axis.extent, (node,))

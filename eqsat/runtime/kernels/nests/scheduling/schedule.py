@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
@@ -22,9 +23,15 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
     statements = [without_empty(one) for one in computation.statements]
     computation = computation.with_statements([one for one in statements if one.points])
     nodes: list[Node] = []
-    for group in groups(computation, "min" if options.is_naive else options.fusion):
-        for one in _divided(group, computation) if options.library else (group,):
-            nodes += _group(one, computation, options)
+    made = groups(computation, "min" if options.is_naive else options.fusion)
+    for around, together in groupby(made, key=lambda group: group.around):
+        # Buffers of one round are those of the next, so that no threads share rounds.
+        inner = options if around is None else replace(options, threads=1)
+        body: list[Node] = []
+        for group in together:
+            for one in _divided(group, computation) if options.library else (group,):
+                body += _group(one, computation, inner)
+        nodes += body if around is None else [Loop(around.name, around.extent, tuple(body), is_reduced=True)]
     return tuple(nodes)
 
 

@@ -46,9 +46,19 @@ def is_reused(read: ElementRead, axes: Iterable[LoopAxis]) -> bool:
     return any(axis.extent > 1 and not depends(read, axis.name) for axis in axes)
 
 
-def may_pack(read: ElementRead, axis: str, statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> bool:
-    """True where copies side by side along an index pay: elements that lie apart, and are read more than once."""
-    apart = read.is_affine and stride(read, axis, buffers) not in (0, 1)
+def may_pack(
+    read: ElementRead,
+    axis: str,
+    statement: KernelStatement,
+    buffers: Mapping[str, KernelBuffer],
+    is_near: bool = False,
+) -> bool:
+    """True where copies side by side along an index pay: elements that lie apart, and are read more than once.
+
+    With `is_near` those that lie side by side are copied too, so that panels of them follow each other.
+    """
+    near = (0,) if is_near else (0, 1)
+    apart = read.is_affine and stride(read, axis, buffers) not in near
     return apart and read.buffer != statement.target and not any(read.checked) and is_reused(read, statement.axes)
 
 

@@ -14,6 +14,8 @@ from eqsat.runtime.kernels.nests.scheduling.strides import row_axis, vector_axis
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
 from eqsat.runtime.kernels.nests.tree import Assign, LaneFold, Local, Loop, Node, Vector
 
+#: Vectors that a chain of statements without reductions holds, at most.
+_MOST_HELD = 12
 #: An index that is fixed by loops around a statement: its first value, and how many it has.
 Box = Mapping[str, tuple[AffineIndex, int]]
 
@@ -58,13 +60,17 @@ class TileSchedule:
         if vector is None or not self.statement.points:
             return []
         vectors = min(self.options.vectors, -(-vector.extent // self.lanes))
+        if not self.statement.reduced:
+            # Values of a long chain fill the registers with one vector each.
+            vectors = max(min(vectors, _MOST_HELD // (1 + len(self.chain.following))), 1)
         self.width = vectors * self.lanes
         outer = [axis for axis in self.statement.kept if axis is not vector and axis is not self.row]
         free = [axis for axis in outer if axis.name not in self.box]
         self.packs: list[Pack] = []
         if self.options.pack and not vector.is_reduced:
             row = self.row if self.options.is_column_major else None
-            self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box, row)
+            near = self.options.pack_near and bool(self.statement.reduced)
+            self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box, row, near)
         self.value = packed(self.statement.value, self.packs)
         self.before = [node for pack in self.packs if not pack.entered for node in pack.nodes]
         made = self._outer(outer, [])

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from eqsat.language.ops import OPS
-from eqsat.language.terms import Conversion, DType, Held, Kernel, Node, Plan, TensorType
-from eqsat.runtime.cuda.libraries.epilogues import epilogue_of, may_follow, takes_addend
+from eqsat.language.terms import Conversion, Graph, Held, Kernel, Node, Plan, TensorType
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 
 #: Operators in one generated kernel, at most: longer ones take registers that others lack.
 MOST_GROUPED = 12
 #: Largest number of operands of one kernel: more addresses would fill the registers.
 MOST_OPERANDS = 16
-_FLOAT8 = DType.FLOAT8E4M3FN.value
 
 
 def is_pulled(op: str) -> bool:
@@ -33,18 +31,27 @@ def has_epilogue(op: str) -> bool:
     return op in OPS and (OPS[op].product or op == "conv_transpose")
 
 
-def grouped(plan: Plan) -> Plan:
+class ProductEnds(Protocol):
+    """The operators that a library computes at the end of a product."""
+
+    def take(self, graph: Graph, nodes: Sequence[Node], earlier: Kernel, now: Kernel) -> bool:
+        """Return whether it computes the last of some nodes, those of one kernel and the first of the next, as well."""
+
+
+def grouped(plan: Plan, ends: ProductEnds | None = None) -> Plan:
     """The plan with pointwise operators in the kernels of those that make, or read, their values.
+
+    Products take those at their ends that `ends` lets a library compute there, and any where none is given.
 
     Nothing is computed twice: a value that several kernels read is written by the first of them. All values of one
     kernel are held in one layout.
     """
-    return _Grouping(plan).grouped()
+    return _Grouping(plan, ends).grouped()
 
 
 class _Grouping:
-    def __init__(self, plan: Plan) -> None:
-        self.plan, self.graph = plan, plan.graph
+    def __init__(self, plan: Plan, ends: ProductEnds | None) -> None:
+        self.plan, self.graph, self.ends = plan, plan.graph, ends
         self.producers = {next(o for o in n.outputs if o): n for n in plan.graph.nodes}
         self.wanted = set(plan.graph.outputs.values())
         self.steps: list[Kernel | Conversion | None] = list(plan.steps)
@@ -114,47 +121,16 @@ class _Grouping:
         if any(core in first for core in cores):
             # A follower of a row or a product must be as large: it is computed where each element is made.
             same = self._elements(reader.outputs[0]) == self._elements(first[-1].outputs[0])
-            return (
-                is_pointwise(reader)
-                and same
-                and (is_rowwise(cores[0].op) or self._ends_product(first, reader, earlier, now))
-            )
+            return is_pointwise(reader) and same and self._ends(cores[0], (*first, reader), earlier, now)
         if is_pulled(reader.op):
             # An operand that it copies whole is written where it belongs at once.
             return not kept and not (reader.op == "concat" and len(then) == 1)
         # Operators before a row are computed as the row is read; products read from memory alone.
         return is_rowwise(reader.op) or is_pointwise(reader)
 
-    def _ends_product(self, first: Sequence[Node], reader: Node, earlier: Kernel, now: Kernel) -> bool:
-        """Return whether a library computes a node at the end of a product, after its epilogues so far."""
-        epilogues: list[str] = []
-        byte = any(h.value == first[0].inputs[0] and h.state.precision == _FLOAT8 for h in earlier.operands)
-        for before, node in itertools.pairwise((*first, reader)):
-            made = self.graph.type(node.outputs[0])
-            others = [self.graph.type(v) for v in node.inputs if v is not None and v != before.outputs[0]]
-            tensors = [t for t in others if isinstance(t, TensorType)]
-            if not isinstance(made, TensorType) or len(tensors) != len(others) or before.outputs[0] not in node.inputs:
-                return False
-            epilogue = epilogue_of(first[0].op, node.op, node.attrs, made, tensors)
-            if byte and epilogue != "scale":
-                return False  # a generated kernel computes it, with what follows
-            if not may_follow(epilogues, epilogue) or (
-                epilogue == "addend" and not self._takes_addend(first[0], earlier, now)
-            ):
-                return False
-            epilogues.append(epilogue)
-        return True
-
-    def _takes_addend(self, product: Node, earlier: Kernel, now: Kernel) -> bool:
-        """Return whether the other operand of the kernel after a convolution can be added at its end, as it is held."""
-        image, filters = (self.graph.type(str(v)) for v in product.inputs[:2])
-        read = [h for h in earlier.operands if h.value == product.inputs[0]]
-        held = [*read, *now.operands, *now.results]
-        types = [(h, self.graph.type(h.value)) for h in held]
-        images = [(h.state.layout, h.state.typed(t).dtype) for h, t in types if isinstance(t, TensorType)]
-        if not isinstance(filters, TensorType) or not isinstance(image, TensorType) or len(images) != len(held):
-            return False
-        return takes_addend(product.attrs, filters, images, earlier.arithmetic)
+    def _ends(self, core: Node, nodes: Sequence[Node], earlier: Kernel, now: Kernel) -> bool:
+        """Return whether the last of some nodes is computed where the core makes its elements."""
+        return self.ends is None or is_rowwise(core.op) or self.ends.take(self.graph, nodes, earlier, now)
 
     def _joined(self, earlier: Kernel, now: Kernel, kept: tuple[Held, ...]) -> Kernel:
         """The nodes of both, a product first; results that others read come before those of the later kernel."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from eqsat.errors import BackendError
-from eqsat.runtime.cuda.program.launches import Buffer, Launch
 from eqsat.runtime.kernels.view import padded
+from eqsat.runtime.programs.launches import Buffer, Launch
 
 
 class Launches(Protocol):

@@ -1,4 +1,4 @@
-"""A model made ready for a GPU: a machine for each size of its named dims, and the calls that run it."""
+"""A model made ready to run: a machine for each size of its named dims, and the calls that run it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from eqsat.errors import BackendError
 from eqsat.language.graphs.boundary import interface
 from eqsat.language.graphs.interpret import bound_sizes
 from eqsat.language.terms import Graph, Plan, Sym, TensorType
-from eqsat.runtime.cuda.device.inputs import (
+from eqsat.runtime.programs.arena import Arrangement
+from eqsat.runtime.programs.passed import (
     CudaDevice,
     PassedArrays,
     check_apart,
@@ -25,9 +26,8 @@ from eqsat.runtime.cuda.device.inputs import (
     span,
     taken,
 )
-from eqsat.runtime.cuda.device.profile import Profile, Span
-from eqsat.runtime.cuda.program.arena import Arrangement
-from eqsat.runtime.cuda.program.program import CudaProgram
+from eqsat.runtime.programs.profile import Profile, Span
+from eqsat.runtime.programs.program import KernelProgram
 
 #: For how many sizes of named dims programs are kept, the one used longest ago dropped first.
 KEPT_SIZES = 4
@@ -47,7 +47,7 @@ class Machine(Protocol):
     `timed` runs them one by one.
     """
 
-    program: CudaProgram
+    program: KernelProgram
 
     @property
     def inputs(self) -> Mapping[str, Any]:

@@ -1,13 +1,11 @@
-"""Kernels on their way to a GPU, and the buffers they read and write."""
+"""Kernels in the order in which they run, and the buffers that they read and write."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from eqsat.language.terms.graph import Node
-from eqsat.runtime.cuda.libraries.calls import Call
-from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
 
 Role = Literal["input", "weight", "value", "output"]
@@ -24,19 +22,33 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Fallback:
-    """An operator that has no kernel here: run by its reference, on CuPy's own functions."""
+    """An operator that has no kernel here: run by its reference."""
 
     node: Node
 
 
+class LibraryCall:
+    """A call of a library's kernel."""
+
+    __slots__ = ()
+
+
+class KernelWork(Protocol):
+    """A generated kernel; `arguments` are the values whose views it is passed, operands first."""
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The values by name."""
+
+
 @dataclass(frozen=True)
 class Launch:
-    """One kernel on its way to the GPU, the views it reads and writes, and the graph's values it makes.
+    """One kernel of a program, the views it reads and writes, and the graph's values it makes.
 
-    For a KernelSource, `reads` and then `writes` are the views of its arguments, in their order.
+    For a generated kernel, `reads` and then `writes` are the views of its arguments, in their order.
     """
 
-    work: KernelSource | Call | Fallback
+    work: KernelWork | LibraryCall | Fallback
     reads: tuple[View, ...]
     writes: tuple[View, ...]
     values: tuple[str, ...]
@@ -49,4 +61,4 @@ class Launch:
         >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
         'fallback'
         """
-        return "generated" if isinstance(self.work, KernelSource) else type(self.work).__name__.lower()
+        return "generated" if hasattr(self.work, "arguments") else type(self.work).__name__.lower()

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from eqsat.errors import MissingExtraError, UsageError
-from eqsat.runtime.cuda.program.launches import Launch
+from eqsat.runtime.programs.launches import Launch
 
 #: Kinds of launches, each with its colour in the picture.
 KINDS = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,13 +12,14 @@ import numpy as np
 from eqsat.errors import BackendError
 from eqsat.language.terms import LAYOUTS, DType, Held, Node, Plan, State, TensorType
 from eqsat.language.terms.constant import Array, Constant, narrowed
-from eqsat.runtime.cuda.libraries.calls import Call
-from eqsat.runtime.cuda.program.launches import Buffer, Launch, Role
-from eqsat.runtime.cuda.program.placement import Placement, placement
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.launches import Buffer, KernelWork, Launch, LibraryCall, Role
+from eqsat.runtime.programs.placement import Placement, placement
 
+#: Makes the kernel of a group; None where there is none for all of its operators together.
+KernelMaker = Callable[[Group], "KernelWork | None"]
 #: Elements that tell most blocks of one size apart.
 _SAMPLE = 32
 
@@ -58,7 +59,8 @@ class Part:
 class Emitter:
     """A program in the making: the views of values by state, and the launches so far."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, make: KernelMaker) -> None:
+        self.make = make
         self.plan, self.graph = plan, plan.graph
         self.types: dict[str, TensorType] = {v: _tensor(t) for v, t in plan.graph.types.items()}
         self.constants = dict(plan.graph.constants)
@@ -138,10 +140,11 @@ class Emitter:
         type = TensorType(view.dtype, view.shape)
         node = Node("identity", ("from",), ("to",))
         group = Group((node,), {"from": type, "to": type}, {"from": view}, {"to": target})
-        source = generate(group)
+        source = self.make(group)
         if source is None:
             raise BackendError(f"no kernel copies {view.dtype.value} to {target.dtype.value}", where=label)
-        source = replace(source, comment=f"copy of {label}")
+        if isinstance(source, KernelSource):
+            source = replace(source, comment=f"copy of {label}")
         reads = (view,) if "from" in source.arguments else ()  # of no elements nothing is read
         self.launches.append(Launch(source, reads, (target,), (), f"copy of {label}"))
         return target
@@ -154,7 +157,7 @@ class Emitter:
         """A copy with its elements in order."""
         return self.copied(view, self.spare(label, view.dtype, view.shape), label)
 
-    def call(self, call: Call, reads: Sequence[View], result: View, values: Sequence[str], label: str) -> None:
+    def call(self, call: LibraryCall, reads: Sequence[View], result: View, values: Sequence[str], label: str) -> None:
         """A launch of a library's kernel."""
         self.launches.append(Launch(call, tuple(reads), (result,), tuple(values), label))
 

@@ -1,4 +1,4 @@
-"""A plan made ready for a GPU: buffers, and the launches that fill them, in order."""
+"""A plan made ready to run: buffers, and the launches that fill them, in order."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from eqsat.language.terms.constant import Constant
-from eqsat.runtime.cuda.program.arena import Arrangement, arrange, check
-from eqsat.runtime.cuda.program.launches import Buffer, Launch
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arena import Arrangement, arrange, check
+from eqsat.runtime.programs.launches import Buffer, Launch
 
 
 @dataclass(frozen=True)
-class CudaProgram:
+class KernelProgram:
     """Launches over buffers. `inputs` and `outputs` say where the caller's tensors lie, `weights` where constants do.
 
     An input or output in a layout of its own has its axes in the order they are stored, as its caller holds it.

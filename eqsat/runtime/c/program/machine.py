@@ -1,0 +1,144 @@
+"""Programs on the processor: memory taken once, the library loaded, and calls that run it."""
+
+from __future__ import annotations
+
+import ctypes
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eqsat.errors import BackendError
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.terms.constant import Array, narrowed
+from eqsat.runtime.c.blas import blas_pointers, blas_threads
+from eqsat.runtime.c.library import Entry, libraries
+from eqsat.runtime.c.program.kernels import ChoiceMaker
+from eqsat.runtime.c.program.library import ProgramText, call_name, own_buffers, program_text
+from eqsat.runtime.kernels.view import View
+from eqsat.runtime.programs.arena import Arrangement
+from eqsat.runtime.programs.arrays import aligned, strided
+from eqsat.runtime.programs.fallback import run_fallback
+from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.programs.profile import Span, moved_bytes
+from eqsat.runtime.programs.program import KernelProgram
+
+#: Functions that are called once stay functions: what is compiled together takes longer, and runs no faster.
+_FLAGS = ("-fno-inline-functions-called-once",)
+
+
+class CMachine:
+    """A program as a shared library, and the memory that it runs in. BackendError where it does not compile.
+
+    Products that are left to BLAS take `threads` threads, or as many as that likes.
+    """
+
+    def __init__(
+        self, program: KernelProgram, arrangement: Arrangement, choose: ChoiceMaker, threads: int | None = None
+    ) -> None:
+        self.program, self._threads = program, threads
+        self.library: ProgramText = program_text(program, arrangement.offsets, choose)
+        own = {name: aligned(program.buffers[name].nbytes) for name in own_buffers(program)}
+        arena = aligned(arrangement.arena)
+        within = {
+            name: arena[offset : offset + program.buffers[name].nbytes] for name, offset in arrangement.offsets.items()
+        }
+        self._memory = {**own, **within}
+        for constant, view in program.weights.values():
+            self.array(view)[...] = narrowed(constant.array.reshape(view.shape), view.dtype)
+        prepared = [aligned(nbytes) for nbytes in self.library.prepared]
+        self._kept = [aligned(self.library.workspace), arena, *own.values(), *prepared]
+        self._pointers = (ctypes.c_void_p * len(self._kept))(*(one.ctypes.data for one in self._kept))
+        self._flags = (*_FLAGS, *(("-fopenmp",) if self.library.threads > 1 else ()))
+        self._steps = [
+            self._entry(part) if isinstance(part, str) else program.launches[part] for part in self.library.parts
+        ]
+        if self.library.calls_blas:
+            self._entry("set_blas")(blas_pointers())
+        for name in self.library.preparations:
+            self._check(self._entry(name)(self._pointers))
+        self.inputs: Mapping[str, Array] = {name: self.array(view) for name, view in program.inputs.items()}
+        self.outputs: Mapping[str, Array] = {name: self.array(view) for name, view in program.outputs.items()}
+        self._floats = Floats()
+
+    def _entry(self, name: str) -> Entry:
+        return libraries().entry(self.library.text, name, self._flags)
+
+    @property
+    def calls(self) -> int:
+        """The calls from Python that one run takes: one where every operator has a kernel."""
+        return len(self._steps)
+
+    def array(self, view: View) -> Array:
+        """The elements of a view."""
+        return strided(self._memory[view.buffer], view)
+
+    def put(self, name: str, array: Any) -> None:
+        """Copy an input in."""
+        self.inputs[name][...] = array
+
+    def get(self, name: str, *, on_device: bool = False) -> Array:
+        """A copy of an output."""
+        return np.array(self.outputs[name])
+
+    def launch(self) -> None:
+        """Run all kernels; BackendError where one fails, for no one can say what it made."""
+        if not self.library.calls_blas:
+            self._run()
+            return
+        with blas_threads(self._threads):
+            self._run()
+
+    def _run(self) -> None:
+        for step in self._steps:
+            if isinstance(step, Launch):
+                self._fall_back(step)
+            else:
+                self._check(step(self._pointers))
+
+    def _check(self, failed: int) -> None:
+        if failed:
+            raise BackendError(
+                "a kernel read beyond an operand, or divided an integer by 0",
+                where=self.program.name,
+                expected="indices within bounds",
+                remedy="run it on the backend 'numpy', which names the operator that fails",
+            )
+
+    def _fall_back(self, launch: Launch) -> None:
+        assert isinstance(launch.work, Fallback)
+        arrays = run_fallback(launch.work, launch, self.array, self._floats)
+        for view, one in zip(launch.writes, arrays, strict=True):
+            self.array(view)[...] = one
+
+    def wait(self) -> None:
+        """Return at once: a run has ended when its call returns."""
+
+    def join(self) -> None:
+        """Return at once: a run has ended when its call returns."""
+
+    def timed(self) -> list[Span]:
+        """Run every launch by itself; return the seconds of each."""
+        with blas_threads(self._threads):
+            return self._spans()
+
+    def _spans(self) -> list[Span]:
+        spans, first = [], time.perf_counter()
+        for index, launch in enumerate(self.program.launches):
+            is_kernel = not isinstance(launch.work, Fallback)
+            call = self._entry(call_name(index)) if is_kernel else None
+            begin = time.perf_counter()
+            if call is None:
+                self._fall_back(launch)
+            else:
+                call(self._pointers)
+            end = time.perf_counter()
+            moved = moved_bytes(launch)
+            spans.append(Span(launch.label, launch.kind, begin - first, end - begin, moved, launch.values))
+        return spans
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._memory = {}
+        self._kept, self._steps = [], []

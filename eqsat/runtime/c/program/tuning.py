@@ -1,0 +1,172 @@
+"""Choices of kernels by measurement: each form by several options, timed on operands like those of a program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, replace
+from statistics import median
+from typing import Any, cast, get_args
+
+import numpy as np
+
+from eqsat.errors import BackendError, UsageError
+from eqsat.runtime.c.program.kernels import CKernel, KernelChoice, default_choice
+from eqsat.runtime.c.program.machine import CMachine
+from eqsat.runtime.c.toolchain import toolchain
+from eqsat.runtime.kernels.nests.groups.statements import Form
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.programs.arena import arrange
+from eqsat.runtime.programs.launches import Launch
+from eqsat.runtime.programs.program import KernelProgram
+from eqsat.runtime.tuning.candidate import TuningCandidate
+from eqsat.runtime.tuning.records import KernelEntry, KernelKey
+from eqsat.runtime.tuning.store import KernelCache
+from eqsat.system.deadline import current
+
+#: The name of the field of a choice beside its options, and what entries are for.
+_FORM, _TARGET = "form", "c-program"
+#: A candidate is timed in so many rounds, for so many seconds altogether, after which one that is this much slower than
+#: the fastest is left.
+_ROUNDS, _SECONDS, _HOPELESS = 7, 0.05, 2.0
+#: Tiles in registers that are tried: rows, vectors, and rounds of the innermost loop written out.
+_TILES = ((6, 2, 4), (4, 3, 2), (6, 2, 1), (12, 1, 2), (1, 8, 4))
+
+
+def candidates(kernel: CKernel) -> list[KernelChoice]:
+    """The choices that are tried for a kernel, the default one first."""
+    found = [default_choice(kernel)]
+    first = kernel.forms["direct"].computation
+    if any(one.reduction == "+" and one.value.template == "({0} * {1})" for one in first.statements):
+        found += [KernelChoice(form, MappingOptions(library=True)) for form in kernel.forms if form != "packed"]
+        for form in kernel.forms:
+            tiles = _TILES if form == "direct" else _TILES[:2]
+            # Panels of what is copied anyway lie side by side.
+            near = form in ("unfolded", "winograd")
+            found += [
+                KernelChoice(form, MappingOptions(rows=r, vectors=v, unroll=u, pack_near=near)) for r, v, u in tiles
+            ]
+    else:
+        base = found[0].options
+        found += [
+            KernelChoice("direct", replace(base, **change))
+            for change in ({"vectors": 1}, {"vectors": 4}, {"fused_rows": 1}, {"fusion": "min"}, {"is_naive": True})
+        ]
+    return list(dict.fromkeys(found))
+
+
+def key_of(kernel: CKernel) -> KernelKey:
+    """The key under which the choice of a kernel is kept: by its computation at its strides, and this processor."""
+    return KernelKey(kernel.key, kernel.label, _TARGET, toolchain().architecture)
+
+
+def known_choice(kernel: CKernel) -> KernelChoice | None:
+    """The choice that was measured to be fastest on this processor; None where nothing is known."""
+    with KernelCache() as cache:
+        entry = cache.best(key_of(kernel))
+    return None if entry is None else _choice(entry, kernel)
+
+
+def fastest_choice(kernel: CKernel) -> KernelChoice:
+    """The choice that was measured to be fastest on this processor, or the default one."""
+    return known_choice(kernel) or default_choice(kernel)
+
+
+def _choice(entry: TuningCandidate, kernel: CKernel) -> KernelChoice | None:
+    values = dict(entry)
+    form = values.pop(_FORM, "direct")
+    if form not in get_args(Form) or form not in kernel.forms:
+        return None
+    try:
+        return KernelChoice(cast(Form, form), MappingOptions.of(values))
+    except UsageError:  # options of another version
+        return None
+
+
+def tune_program(program: KernelProgram, threads: int | None = None) -> int:
+    """Time the candidates of each kernel that nothing is known of, keep the fastest, and return how many were timed.
+
+    The deadline of a call ends it after the kernel that is being timed.
+    """
+    timed = 0
+    for launch in unknown(program):
+        current().check(0)
+        tune_launch(program, launch, threads)
+        timed += 1
+    return timed
+
+
+def unknown(program: KernelProgram) -> Iterator[Launch]:
+    """One launch of each kernel of which no choice is known."""
+    seen: set[str] = set()
+    for launch in program.launches:
+        kernel = launch.work
+        if isinstance(kernel, CKernel) and kernel.key not in seen:
+            seen.add(kernel.key)
+            if known_choice(kernel) is None:
+                yield launch
+
+
+def tune_launch(program: KernelProgram, launch: Launch, threads: int | None = None) -> tuple[KernelChoice, float]:
+    """Time the candidates of a launch, keep the fastest one, and return it with its seconds."""
+    kernel = launch.work
+    assert isinstance(kernel, CKernel)
+    machines: list[tuple[KernelChoice, CMachine]] = []
+    for choice in candidates(kernel):
+        try:
+            machines.append((choice, _machine(program, launch, choice, threads)))
+        except BackendError:
+            continue
+    if not machines:
+        raise BackendError(f"no form of {launch.label} compiles", where=program.name, expected="C that compiles")
+    times = _timed([machine for _, machine in machines])
+    best = min(range(len(machines)), key=lambda number: times[number])
+    choice = machines[best][0]
+    candidate = TuningCandidate({_FORM: choice.form, **asdict(choice.options)})
+    with KernelCache() as cache:
+        cache.put(key_of(kernel), KernelEntry(candidate, times[best]))
+    return choice, times[best]
+
+
+def _machine(program: KernelProgram, launch: Launch, choice: KernelChoice, threads: int | None) -> CMachine:
+    """A program of one launch, with memory of its own that holds random numbers."""
+    used = {view.buffer: program.buffers[view.buffer] for view in (*launch.reads, *launch.writes)}
+    buffers = {name: replace(buffer, role="input") for name, buffer in used.items()}
+    weights = {name: weight for name, weight in program.weights.items() if name in used}
+    alone = KernelProgram(launch.label, buffers, (launch,), {}, {}, weights)
+    machine = CMachine(alone, arrange(alone), lambda kernel: choice, threads)
+    rng = np.random.default_rng(0)
+    for view in launch.reads:
+        if view.buffer not in weights and view.dtype.is_float:
+            machine.array(view)[...] = rng.standard_normal(view.shape).astype(view.dtype.numpy)
+    return machine
+
+
+def _timed(machines: Sequence[CMachine]) -> list[float]:
+    """The median seconds of each program, in turns; those that are hopeless after the first round have one alone."""
+    times: list[list[float]] = [[] for _ in machines]
+    seconds = [0.0 for _ in machines]
+    for round_ in range(_ROUNDS):
+        fastest = min((median(one) for one in times if one), default=0.0)
+        for number, machine in enumerate(machines):
+            if round_ and (median(times[number]) > _HOPELESS * fastest or seconds[number] > _SECONDS):
+                continue
+            if not round_:
+                machine.launch()
+            begin = time.perf_counter()
+            machine.launch()
+            once = time.perf_counter() - begin
+            repeats = max(min(int(_SECONDS / _ROUNDS / max(once, 1e-7)), 1000), 1)
+            begin = time.perf_counter()
+            for _ in range(repeats):
+                machine.launch()
+            taken = time.perf_counter() - begin
+            times[number].append(taken / repeats)
+            seconds[number] += taken
+    return [median(one) for one in times]
+
+
+def described(choice: KernelChoice) -> dict[str, Any]:
+    """The form, and the options that are not the default ones, for reports."""
+    plain = asdict(MappingOptions())
+    return {_FORM: choice.form, **{k: v for k, v in asdict(choice.options).items() if v != plain[k]}}

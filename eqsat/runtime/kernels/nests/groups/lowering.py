@@ -1,0 +1,73 @@
+"""Groups as computations, by the operator that the others go before and after."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from eqsat.language.terms import Node
+from eqsat.runtime.kernels.expressions.expression import UnsupportedError
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.groups.convolutions import conv
+from eqsat.runtime.kernels.nests.groups.copies import COPIES
+from eqsat.runtime.kernels.nests.groups.products import PRODUCTS, packed_product
+from eqsat.runtime.kernels.nests.groups.reductions import REDUCTIONS
+from eqsat.runtime.kernels.nests.groups.statements import Form, GroupStatements, PassedViews
+from eqsat.runtime.kernels.nests.groups.windows import WINDOWS
+from eqsat.runtime.kernels.nests.groups.winograd import has_winograd, winograd_conv
+
+#: By operator, the statements that compute it. Those of single elements, and those that only rearrange them, need none.
+CORES: Mapping[str, Callable[[GroupStatements, Node], None]] = {
+    **REDUCTIONS,
+    **PRODUCTS,
+    "conv": conv,
+    **WINDOWS,
+    **COPIES,
+}
+#: Forms that have statements of their own.
+_FORMS: Mapping[Form, Callable[[GroupStatements, Node], None]] = {"winograd": winograd_conv, "packed": packed_product}
+
+
+@dataclass(frozen=True)
+class LoweredGroup:
+    """The computation of a group, and the values that it is passed: operands, then results.
+
+    Operands that are made once, before the first run, are among `preparations` by the name of their buffer, each with
+    its computation and the constants that it is made of.
+    """
+
+    computation: Computation
+    passed: tuple[str, ...]
+    preparations: Mapping[str, tuple[Computation, PassedViews]]
+
+
+def forms_of(group: Group) -> tuple[Form, ...]:
+    """The ways in which a group can be computed, the first of which is there for all."""
+    node = next((one for one in group.nodes if one.op in (*PRODUCTS, "conv")), None)
+    if node is None or node.op == "einsum":
+        return ("direct",)
+    second = str(node.inputs[1])
+    shape = group.types[second].static
+    if node.op != "conv":
+        return ("direct", "packed") if second in group.constants and len(shape) == 2 else ("direct",)
+    if node.attrs["group"] == shape[0] == group.types[str(node.inputs[0])].static[1]:
+        return ("direct",)
+    return ("direct", "unfolded", "winograd") if has_winograd(node, shape) else ("direct", "unfolded")
+
+
+def lowered_group(group: Group, form: Form = "direct") -> LoweredGroup:
+    """The computation of a group in a form; UnsupportedError for a group that has none."""
+    body = GroupStatements(group, form)
+    cores = [node for node in group.nodes if node.op in CORES]
+    if len(cores) > 1:
+        raise UnsupportedError("several operators that are more than element by element")
+    core = next((o for node in cores for o in node.outputs if o), None)
+    if core is not None:
+        body.write_operands(core)
+        _FORMS.get(form, CORES[cores[0].op])(body, cores[0])
+    body.finish(core)
+    computation = body.computation()
+    names = (*computation.operands, *computation.results)
+    passed = tuple(body.views[name][0] if name in body.views else name for name in names)
+    return LoweredGroup(computation, passed, body.preparations)

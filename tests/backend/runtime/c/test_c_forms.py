@@ -1,0 +1,125 @@
+"""Forms of kernels and the options that map them to loops: all compute what references do."""
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.language.graphs.builder import Builder
+from eqsat.runtime.c.program.kernels import CKernel, KernelChoice, default_choice
+from eqsat.runtime.c.program.lowering import c_program
+from eqsat.runtime.c.program.machine import CMachine
+from eqsat.runtime.c.program.tuning import candidates, known_choice, tune_program
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.programs.arena import arrange
+from tests.support.c_programs import assert_same, computed
+
+RNG = np.random.default_rng(3)
+
+
+def weights(*shape):
+    return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
+
+
+def convolution(shape, filters, *, after=True, **attrs):
+    """A convolution with a bias, and a residual sum and an activation behind it."""
+    b = Builder("conv")
+    x = b.input("x", shape)
+    y = eqsat.conv(x, b.constant(weights(*filters)), b.constant(weights(filters[0], 1)[:, 0]), **attrs)
+    if after:
+        y = eqsat.sigmoid(eqsat.add(y, b.input("z", y.type.static)))
+    b.output("y", y)
+    return b.build()
+
+
+def product(rows, depth, columns, *, lead=(), constant=True, gemm=False):
+    """A product of matrices with a bias, and gelu behind it."""
+    b = Builder("product")
+    x = b.input("x", (*lead, rows, depth))
+    w = weights(depth, columns)
+    w = b.constant(w) if constant else b.input("w", w.shape)
+    bias = b.constant(weights(columns, 1)[:, 0])
+    y = eqsat.gemm(x, w, bias, alpha=0.5) if gemm else eqsat.add(eqsat.matmul(x, w), bias)
+    b.output("y", eqsat.gelu(y))
+    return b.build()
+
+
+GRAPHS = {
+    "conv 3x3": lambda: convolution((1, 20, 14, 14), (24, 20, 3, 3), pads=(1, 1, 1, 1)),
+    "conv 3x3 of odd planes": lambda: convolution((2, 17, 9, 13), (19, 17, 3, 3), pads=(1, 0, 1, 1)),
+    "conv 3x3 without more": lambda: convolution((1, 16, 8, 8), (16, 16, 3, 3), after=False),
+    "conv 1x1": lambda: convolution((2, 12, 7, 7), (20, 12, 1, 1)),
+    "conv 5x5 stride 2": lambda: convolution((1, 6, 23, 20), (8, 6, 5, 5), pads=(2, 2, 2, 2), strides=(2, 2)),
+    "conv dilated": lambda: convolution((1, 6, 16, 16), (8, 6, 3, 3), dilations=(2, 2)),
+    "conv in groups": lambda: convolution((2, 12, 9, 9), (20, 3, 3, 3), group=4, pads=(1, 1, 1, 1)),
+    "conv by channel": lambda: convolution((2, 12, 15, 15), (12, 1, 3, 3), group=12, pads=(1, 1, 1, 1), strides=(2, 2)),
+    "conv of one axis": lambda: convolution((1, 8, 33), (9, 8, 4), pads=(1, 2)),
+    "matmul": lambda: product(37, 43, 50),
+    "matmul of a batch": lambda: product(5, 20, 33, lead=(2, 3)),
+    "matmul of one row": lambda: product(1, 64, 70),
+    "matmul of inputs": lambda: product(18, 16, 19, constant=False),
+    "gemm": lambda: product(13, 21, 34, gemm=True),
+}
+
+
+def inputs_of(graph):
+    return {name: RNG.standard_normal(graph.type(name).static).astype(np.float32) for name in graph.inputs}
+
+
+def kernels_of(graph):
+    return [launch.work for launch in c_program(graph).launches if isinstance(launch.work, CKernel)]
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_every_candidate_of_the_tuner_computes_what_the_reference_does(name):
+    graph = GRAPHS[name]()
+    inputs = inputs_of(graph)
+    found = [choice for kernel in kernels_of(graph) for choice in candidates(kernel)]
+    # Of the tiles of each form one is enough, but for one convolution and one product.
+    firsts = {(choice.form, choice.options.library): choice for choice in found}
+    tried = set(found if name in ("conv in groups", "matmul") else firsts.values())
+    assert {choice.form for choice in tried} == {form for kernel in kernels_of(graph) for form in kernel.forms}
+    for choice in tried:
+
+        def chosen(kernel, choice=choice):
+            return choice if choice.form in kernel.forms else default_choice(kernel)
+
+        _, made = computed(graph, inputs, chosen)
+        assert_same(graph, made, inputs, 3e-6)
+
+
+def test_forms_are_those_that_the_shape_allows():
+    forms = {name: set().union(*(kernel.forms for kernel in kernels_of(make()))) for name, make in GRAPHS.items()}
+    assert forms["conv 3x3"] == {"direct", "unfolded", "winograd"}
+    assert forms["conv dilated"] == forms["conv in groups"] == {"direct", "unfolded"}
+    assert forms["conv by channel"] == forms["matmul of inputs"] == {"direct"}
+    assert forms["matmul"] == forms["gemm"] == {"direct", "packed"}
+
+
+def test_what_follows_a_product_is_computed_in_its_kernel():
+    for name, make in GRAPHS.items():
+        assert len(c_program(make()).launches) == 1, name
+
+
+def test_the_fastest_choice_is_kept_and_taken(tmp_path, monkeypatch):
+    monkeypatch.setenv("EQSAT_TUNING_CACHE", str(tmp_path / "tuning.sqlite3"))
+    graph = GRAPHS["matmul"]()
+    (kernel,) = kernels_of(graph)
+    assert known_choice(kernel) is None
+    assert tune_program(c_program(graph), 1) == 1
+    assert known_choice(kernel) in candidates(kernel)
+    assert tune_program(c_program(graph), 1) == 0  # it is known by now
+    (again,) = kernels_of(GRAPHS["matmul"]())
+    assert again.key == kernel.key  # whatever its weights are
+
+
+def test_constants_that_are_put_side_by_side_are_shared_by_launches():
+    b = Builder("twice")
+    w = b.constant(weights(32, 32))
+    x = eqsat.matmul(b.input("x", (8, 32)), w)
+    b.output("y", eqsat.matmul(eqsat.softmax(x), w))
+    graph = b.build()
+    program, made = computed(graph, inputs := inputs_of(graph), lambda kernel: KernelChoice(next(iter(kernel.forms))))
+    assert_same(graph, made, inputs)
+    packed = KernelChoice("packed", MappingOptions())
+    machine = CMachine(program, arrange(program), lambda k: packed if "packed" in k.forms else default_choice(k), 1)
+    assert len(machine.library.prepared) == 1
