@@ -91,7 +91,7 @@ class Result:
         return self._program.run(inputs)
 
     def compile(self, backend: str | None = None) -> Program:
-        """The result made ready to run on "cupy", "onnxruntime", "openvino" or "numpy"; by default on its device's.
+        """The result made ready to run on "cupy", "onnxruntime", "openvino", "c" or "numpy", else on its own device.
 
         The program is called with inputs by name. On "cupy" it runs the plan as it was chosen, in memory taken once and
         one captured CUDA graph; `memory()` says what it takes, `profile()` times its launches, and `static()` keeps
@@ -111,7 +111,7 @@ class Result:
             return program
         if chosen.name == "onnxruntime":
             return SessionBackend().compile(self._written, threads=self.threads, level=self.level)
-        return chosen.compile(self.graph if chosen.name == "numpy" else self._written, threads=self.threads)
+        return chosen.compile(self.graph if chosen.name in ("numpy", "c") else self._written, threads=self.threads)
 
     def gpu_program(self, sizes: Mapping[str, int] | None = None) -> KernelProgram:
         """The launches of the result on a GPU, whether one is here or not; `memory()` says where values lie, in bytes.

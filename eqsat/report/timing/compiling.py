@@ -61,6 +61,8 @@ class Compiling:
 
             given = self.source.proto if isinstance(self.source, StoredModel) else self.source
             return OpenVinoProgram(graph, compiled(given, threads=self.threads, where=graph.name))
+        if self.backend == "c":
+            return tuned_program(graph, self.threads)
         if name == "original" and self.source is not None:
             nodes = len(graph.nodes)
             return SessionProgram.of_given(graph, self.source, threads=self.threads, nodes=nodes, level=self.level)
@@ -73,6 +75,13 @@ class Compiling:
             if not self.else_on_numpy or any(n.op == OPAQUE for n in graph.nodes):
                 raise
         return select("numpy").compile(graph)
+
+
+def tuned_program(graph: Graph, threads: int | None) -> Program:
+    """A graph as a library of C, by the forms of its kernels that are measured to be fastest."""
+    backend: Any = select("c")
+    program: Program = backend.compile(graph, threads=threads, tuned=True)
+    return program
 
 
 def gpu_program(given: Plan | Graph, tuned: Sequence[str]) -> Program:

@@ -136,11 +136,11 @@ class CompiledProgram:
         given = taken(self.graph, inputs, self._device)
         # Another call may come in between, after which these are copied in again: as they are now.
         given = replace(given, arrays={name: array.copy() for name, array in given.arrays.items()})
-        mark = object()
+        mark, sizes = object(), bound_sizes(self.graph, given.arrays)
 
         def call() -> None:
             with self._turn:
-                machine = self._machine(bound_sizes(self.graph, given.arrays))
+                machine = self._machine(sizes)
                 if self._bound.get(id(machine)) is not mark:
                     self._feed(machine, given)
                     self._bound[id(machine)] = mark

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import gc
+import os
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from statistics import median
 from typing import Any, cast, get_args
@@ -24,11 +28,15 @@ from eqsat.runtime.tuning.records import KernelEntry, KernelKey
 from eqsat.runtime.tuning.store import KernelCache
 from eqsat.system.deadline import current
 
+#: Seconds for which kernels of one program are timed.
+MOST_SECONDS = 300.0
 #: The name of the field of a choice beside its options, and what entries are for.
 _FORM, _TARGET = "form", "c-program"
 #: A candidate is timed in so many rounds, for so many seconds altogether, after which one that is this much slower than
 #: the fastest is left.
 _ROUNDS, _SECONDS, _HOPELESS = 7, 0.05, 2.0
+#: Bytes of operands and results from which so few candidates are tried.
+_LARGE_BYTES, _FEW = 64 << 20, 3
 #: Tiles in registers that are tried: rows, vectors, and rounds of the innermost loop written out.
 _TILES = ((6, 2, 4), (4, 3, 2), (6, 2, 1), (12, 1, 2), (1, 8, 4))
 
@@ -86,11 +94,14 @@ def _choice(entry: TuningCandidate, kernel: CKernel) -> KernelChoice | None:
 def tune_program(program: KernelProgram, threads: int | None = None) -> int:
     """Time the candidates of each kernel that nothing is known of, keep the fastest, and return how many were timed.
 
-    The deadline of a call ends it after the kernel that is being timed.
+    After some MOST_SECONDS no kernel is begun; what is known by then is kept, and a later call goes on. The deadline of
+    a call ends it as well.
     """
-    timed = 0
+    timed, end = 0, time.monotonic() + MOST_SECONDS
     for launch in unknown(program):
         current().check(0)
+        if time.monotonic() > end:
+            break
         tune_launch(program, launch, threads)
         timed += 1
     return timed
@@ -111,12 +122,12 @@ def tune_launch(program: KernelProgram, launch: Launch, threads: int | None = No
     """Time the candidates of a launch, keep the fastest one, and return it with its seconds."""
     kernel = launch.work
     assert isinstance(kernel, CKernel)
-    machines: list[tuple[KernelChoice, CMachine]] = []
-    for choice in candidates(kernel):
-        try:
-            machines.append((choice, _machine(program, launch, choice, threads)))
-        except BackendError:
-            continue
+    choices = candidates(kernel)
+    if sum(view.nbytes for view in (*launch.reads, *launch.writes)) > _LARGE_BYTES:
+        choices = choices[:_FEW]  # each has memory of its own
+    with _without_collection(), ThreadPoolExecutor(os.cpu_count()) as pool:
+        built = pool.map(lambda choice: _machine(program, launch, choice, threads), choices)
+        machines = [(choice, one) for choice, one in zip(choices, built, strict=True) if one is not None]
     if not machines:
         raise BackendError(f"no form of {launch.label} compiles", where=program.name, expected="C that compiles")
     times = _timed([machine for _, machine in machines])
@@ -128,13 +139,28 @@ def tune_launch(program: KernelProgram, launch: Launch, threads: int | None = No
     return choice, times[best]
 
 
-def _machine(program: KernelProgram, launch: Launch, choice: KernelChoice, threads: int | None) -> CMachine:
-    """A program of one launch, with memory of its own that holds random numbers."""
+@contextmanager
+def _without_collection() -> Iterator[None]:
+    """No collection of garbage while other threads run: egglog's e-graphs may be given up by their own thread alone."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _machine(program: KernelProgram, launch: Launch, choice: KernelChoice, threads: int | None) -> CMachine | None:
+    """A program of one launch, with memory of its own that holds random numbers; None if it does not compile."""
     used = {view.buffer: program.buffers[view.buffer] for view in (*launch.reads, *launch.writes)}
     buffers = {name: replace(buffer, role="input") for name, buffer in used.items()}
     weights = {name: weight for name, weight in program.weights.items() if name in used}
     alone = KernelProgram(launch.label, buffers, (launch,), {}, {}, weights)
-    machine = CMachine(alone, arrange(alone), lambda kernel: choice, threads)
+    try:
+        machine = CMachine(alone, arrange(alone), lambda kernel: choice, threads)
+    except BackendError:
+        return None
     rng = np.random.default_rng(0)
     for view in launch.reads:
         if view.buffer not in weights and view.dtype.is_float:
