@@ -1,6 +1,5 @@
 """Forms of kernels and the options that map them to loops: all compute what references do."""
 
-import numpy as np
 import pytest
 
 import eqsat
@@ -11,58 +10,8 @@ from eqsat.runtime.c.program.machine import CMachine
 from eqsat.runtime.c.program.tuning import candidates, known_choice, tune_program
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.programs.arena import arrange
+from tests.support.c_graphs import GRAPHS, inputs_of, weights
 from tests.support.c_programs import assert_same, computed
-
-RNG = np.random.default_rng(3)
-
-
-def weights(*shape):
-    return (RNG.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype(np.float32)
-
-
-def convolution(shape, filters, *, after=True, **attrs):
-    """A convolution with a bias, and a residual sum and an activation behind it."""
-    b = Builder("conv")
-    x = b.input("x", shape)
-    y = eqsat.conv(x, b.constant(weights(*filters)), b.constant(weights(filters[0], 1)[:, 0]), **attrs)
-    if after:
-        y = eqsat.sigmoid(eqsat.add(y, b.input("z", y.type.static)))
-    b.output("y", y)
-    return b.build()
-
-
-def product(rows, depth, columns, *, lead=(), constant=True, gemm=False):
-    """A product of matrices with a bias, and gelu behind it."""
-    b = Builder("product")
-    x = b.input("x", (*lead, rows, depth))
-    w = weights(depth, columns)
-    w = b.constant(w) if constant else b.input("w", w.shape)
-    bias = b.constant(weights(columns, 1)[:, 0])
-    y = eqsat.gemm(x, w, bias, alpha=0.5) if gemm else eqsat.add(eqsat.matmul(x, w), bias)
-    b.output("y", eqsat.gelu(y))
-    return b.build()
-
-
-GRAPHS = {
-    "conv 3x3": lambda: convolution((1, 20, 14, 14), (24, 20, 3, 3), pads=(1, 1, 1, 1)),
-    "conv 3x3 of odd planes": lambda: convolution((2, 17, 9, 13), (19, 17, 3, 3), pads=(1, 0, 1, 1)),
-    "conv 3x3 without more": lambda: convolution((1, 16, 8, 8), (16, 16, 3, 3), after=False),
-    "conv 1x1": lambda: convolution((2, 12, 7, 7), (20, 12, 1, 1)),
-    "conv 5x5 stride 2": lambda: convolution((1, 6, 23, 20), (8, 6, 5, 5), pads=(2, 2, 2, 2), strides=(2, 2)),
-    "conv dilated": lambda: convolution((1, 6, 16, 16), (8, 6, 3, 3), dilations=(2, 2)),
-    "conv in groups": lambda: convolution((2, 12, 9, 9), (20, 3, 3, 3), group=4, pads=(1, 1, 1, 1)),
-    "conv by channel": lambda: convolution((2, 12, 15, 15), (12, 1, 3, 3), group=12, pads=(1, 1, 1, 1), strides=(2, 2)),
-    "conv of one axis": lambda: convolution((1, 8, 33), (9, 8, 4), pads=(1, 2)),
-    "matmul": lambda: product(37, 43, 50),
-    "matmul of a batch": lambda: product(5, 20, 33, lead=(2, 3)),
-    "matmul of one row": lambda: product(1, 64, 70),
-    "matmul of inputs": lambda: product(18, 16, 19, constant=False),
-    "gemm": lambda: product(13, 21, 34, gemm=True),
-}
-
-
-def inputs_of(graph):
-    return {name: RNG.standard_normal(graph.type(name).static).astype(np.float32) for name in graph.inputs}
 
 
 def kernels_of(graph):
