@@ -63,7 +63,7 @@ def calibrate(threads: int = 1, *, seconds_each: float = 0.1, name: str = DEVICE
     gemv = _key("matmul", (1, 1024), (1024, 1024), const={1})
     device = Device(
         name=name,
-        kind="measured",
+        kind="measured" if name == DEVICE else "roofline",
         flops=_peaks(seconds, _ELEMENTS[runtime]),
         bandwidth=_rounded(_work(far_key).bytes / seconds(far_key)),
         near_bandwidth=_rounded(_work(near_key).bytes / seconds(near_key)),

@@ -9,8 +9,6 @@ from contextlib import nullcontext
 from statistics import median
 from typing import Any
 
-import numpy as np
-
 from eqsat.errors import UsageError
 from eqsat.language.comprehension.engine import Comprehension, comprehension
 from eqsat.language.comprehension.extents.ranges import Inferred
@@ -19,6 +17,7 @@ from eqsat.language.terms import Array
 from eqsat.runtime.c.kernel import CompiledFunction, ComprehensionKernel, compiled, computation_of
 from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.tuning.agreement import agrees
 from eqsat.runtime.tuning.candidate import CandidateError, TuningCandidate
 from eqsat.runtime.tuning.config import TunerConfig
 from eqsat.runtime.tuning.progress import tuning_bar
@@ -79,7 +78,8 @@ def autotune(
 
     def build(candidate: TuningCandidate) -> CompiledFunction:
         made = compiled(found, inferred, given, MappingOptions.of(dict(candidate)))
-        _check_agrees(made.run(tensors), wanted)
+        if not all(agrees(one, other) for one, other in zip(made.run(tensors), wanted, strict=True)):
+            raise CandidateError("other results than with the default options")
         return made
 
     space = space_of(found, inferred, given, kernel_threads or os.cpu_count() or 1)
@@ -166,18 +166,6 @@ def fastest_options(function: TensorFunction, inferred: Inferred) -> MappingOpti
         return MappingOptions() if known is None else MappingOptions.of(dict(known))
     except UsageError:  # options of another version
         return MappingOptions()
-
-
-def _check_agrees(made: tuple[Array, ...], wanted: tuple[Array, ...]) -> None:
-    for one, other in zip(made, wanted, strict=True):
-        if one.dtype.kind not in "fV":
-            agrees = bool(np.array_equal(one, other))
-        else:
-            a, b = one.astype(np.float64), other.astype(np.float64)
-            size = float(np.max(np.abs(b[np.isfinite(b)]), initial=0.0))
-            agrees = bool(np.allclose(a, b, rtol=1e-3, atol=1e-5 * size, equal_nan=True))
-        if not agrees:
-            raise CandidateError("other results than with the default options")
 
 
 def _seconds(one: CompiledFunction, tensors: Mapping[str, Array]) -> float:

@@ -15,6 +15,7 @@ from typing import Any, cast, get_args
 import numpy as np
 
 from eqsat.errors import BackendError, UsageError
+from eqsat.language.terms import Array
 from eqsat.runtime.c.program.kernels import CKernel, KernelChoice, default_choice
 from eqsat.runtime.c.program.machine import CMachine
 from eqsat.runtime.c.toolchain import toolchain
@@ -23,6 +24,7 @@ from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.programs.arena import arrange
 from eqsat.runtime.programs.launches import Launch
 from eqsat.runtime.programs.program import KernelProgram
+from eqsat.runtime.tuning.agreement import agrees
 from eqsat.runtime.tuning.candidate import TuningCandidate
 from eqsat.runtime.tuning.records import KernelEntry, KernelKey
 from eqsat.runtime.tuning.store import KernelCache
@@ -128,6 +130,7 @@ def tune_launch(program: KernelProgram, launch: Launch, threads: int | None = No
     with _without_collection(), ThreadPoolExecutor(os.cpu_count()) as pool:
         built = pool.map(lambda choice: _machine(program, launch, choice, threads), choices)
         machines = [(choice, one) for choice, one in zip(choices, built, strict=True) if one is not None]
+    machines = _agreeing(machines, launch)
     if not machines:
         raise BackendError(f"no form of {launch.label} compiles", where=program.name, expected="C that compiles")
     times = _timed([machine for _, machine in machines])
@@ -166,6 +169,19 @@ def _machine(program: KernelProgram, launch: Launch, choice: KernelChoice, threa
         if view.buffer not in weights and view.dtype.is_float:
             machine.array(view)[...] = rng.standard_normal(view.shape).astype(view.dtype.numpy)
     return machine
+
+
+def _agreeing(machines: Sequence[tuple[KernelChoice, CMachine]], launch: Launch) -> list[tuple[KernelChoice, CMachine]]:
+    """Those whose results are the first one's but for rounding: what a compiler gets wrong is not chosen."""
+    kept: list[tuple[KernelChoice, CMachine]] = []
+    wanted: list[Array] = []
+    for choice, machine in machines:
+        machine.launch()
+        made = [np.array(machine.array(view)) for view in launch.writes]
+        wanted = wanted or made
+        if all(agrees(one, other) for one, other in zip(made, wanted, strict=True)):
+            kept.append((choice, machine))
+    return kept
 
 
 def _timed(machines: Sequence[CMachine]) -> list[float]:

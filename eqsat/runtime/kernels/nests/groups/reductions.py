@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from eqsat.language.terms import DType, Node
-from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast, flattened, unflattened
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.expressions.scalar import given
 from eqsat.runtime.kernels.nests.computation import Coordinate, Reduction
-from eqsat.runtime.kernels.nests.groups.statements import GroupStatements, Landing
-from eqsat.runtime.kernels.templates.reduction import ACCUMULATIONS, Accumulation, axes_of
+from eqsat.runtime.kernels.nests.groups.statements import GroupStatements, reshaped
+from eqsat.runtime.kernels.templates.reduction import ACCUMULATIONS, axes_of
 
 _add, _subtract, _multiply, _divide = (FUNCTIONS[n] for n in ("add", "subtract", "multiply", "divide"))
 _exp, _log, _sqrt, _abs, _where = (FUNCTIONS[n] for n in ("exp", "log", "sqrt", "abs", "where"))
@@ -61,10 +61,7 @@ class _Rows:
 
 
 def _reduced(body: GroupStatements, node: Node) -> None:
-    _accumulated(body, node, ACCUMULATIONS[node.op])
-
-
-def _accumulated(body: GroupStatements, node: Node, accumulation: Accumulation) -> None:
+    accumulation = ACCUMULATIONS[node.op]
     x, made = given(node), node.outputs[0]
     rows = _Rows(body, x, axes_of(body.group, node))
     first = accumulation.prepare(number(0, _dtype(body, x))).dtype
@@ -77,24 +74,17 @@ def _accumulated(body: GroupStatements, node: Node, accumulation: Accumulation) 
     def element(at: Coords, place: Coords) -> Expr:
         return accumulation.prepare(body.value(x, rows.coords(at, place)))
 
-    if target.shape == rows.kept and stored is first:
-        buffer = target.buffer
-        body.fill(buffer, element, rows.gone, reduction)
-    else:
-        buffer = body.temporary(first, rows.kept)
-        body.fill(buffer, element, rows.gone, reduction)
+    apart = target.shape != rows.kept or stored is not first
+    buffer = body.temporary(first, rows.kept) if apart else target.buffer
+    body.fill(buffer, element, rows.gone, reduction)
 
     def finished(at: Coords, _: Coords) -> Expr:
-        row = at if target.shape == rows.kept else _row_of(body, target, at, rows.kept)
+        row = reshaped(at, target.shape, rows.kept)
         return convert(accumulation.finish(body.read(buffer, row), rows.count), dtype)
 
     probe = Expr(first, "probe")
-    if buffer != target.buffer or accumulation.finish(probe, rows.count) is not probe:
+    if apart or accumulation.finish(probe, rows.count) is not probe:
         body.fill(target.buffer, finished)
-
-
-def _row_of(body: GroupStatements, target: Landing, at: Coords, kept: tuple[int, ...]) -> Coords:
-    return unflattened(flattened(at, target.shape), kept)
 
 
 def _log_sum_exp(body: GroupStatements, node: Node) -> None:
@@ -111,7 +101,7 @@ def _log_sum_exp(body: GroupStatements, node: Node) -> None:
     zeros = tuple(ZERO for _ in rows.gone)
 
     def result(at: Coords, _: Coords) -> Expr:
-        row = rows.coords(at if target.shape == rows.kept else _row_of(body, target, at, rows.kept), zeros)
+        row = rows.coords(reshaped(at, target.shape, rows.kept), zeros)
         return _add(_log(total(row)), top(row))
 
     body.fill(target.buffer, result)
@@ -129,7 +119,7 @@ def _extreme_place(body: GroupStatements, node: Node) -> None:
     (axis,) = rows.axes
 
     def place(at: Coords, k: Coords) -> Expr:
-        row = at if target.shape == rows.kept else _row_of(body, target, at, rows.kept)
+        row = reshaped(at, target.shape, rows.kept)
         coords = rows.coords(row, k)
         value, here = body.value(x, coords), Coordinate.of(coords[axis], DType.INT64)
         same = FUNCTIONS["equal"](value, extreme(coords))

@@ -33,15 +33,12 @@ def _pool(body: GroupStatements, node: Node) -> None:
     reach = [(n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(out[2:], strides, kernel, dilations, strict=True)]
     behind = [max(r - b - n, 0) for r, b, n in zip(reach, pads[:spatial], shape[2:], strict=True)]
     counted = node.op == "avg_pool" and bool(node.attrs["count_include_pad"])
-    counts = [
-        [sum(low <= place * s - b + i * d < high for i in range(k)) for place in range(m)]
-        for m, n, k, s, d, b, e, (low, high) in (
-            (m, n, k, s, d, b, e, (-b, n + e) if counted else (0, n))
-            for m, n, k, s, d, b, e in zip(
-                out[2:], shape[2:], kernel, strides, dilations, pads[:spatial], pads[spatial:], strict=True
-            )
-        )
-    ]
+    counts = []
+    for axis, (windows, size) in enumerate(zip(out[2:], shape[2:], strict=True)):
+        begin, end = pads[axis], pads[spatial + axis]
+        inside = range(-begin, size + end) if counted else range(size)
+        steps = range(0, kernel[axis] * dilations[axis], dilations[axis])
+        counts.append([sum(place * strides[axis] - begin + i in inside for i in steps) for place in range(windows)])
     if any(min(one, default=1) == 0 for one in counts):
         raise UnsupportedError("windows of nothing but padding")
     border = number(-math.inf if greatest else 0, dtype)
