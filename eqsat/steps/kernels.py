@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eqsat.costs.kernels.fusion import Key
+from eqsat.costs.kernels.fusion import FusedKey, Key
+from eqsat.costs.kernels.precision import is_product
 from eqsat.costs.measuring.measure import estimated, fill
 from eqsat.costs.model.model import CostModel
 from eqsat.egraph.snapshot import Snapshot
@@ -35,7 +36,10 @@ def with_kernels(settings: Settings, snapshot: Snapshot, log: Log) -> Settings:
     if settings.device.gpu or not may_measure(settings):
         return settings
     keys: list[Key] = stated_keys(snapshot, Pricing(snapshot, settings.costs))
-    if not settings.device.is_onnxruntime:
+    if settings.device.backend == "c":
+        # Programs in C group operators themselves; those element by element cost what their rates say.
+        keys = [key for key in keys if is_product(FusedKey.of(key).op)]
+    elif not settings.device.is_onnxruntime:
         keys += candidates(snapshot, settings.device, settings.choices, settings.costs.sizes, _MOST_FUSED)
     if not keys:
         return settings

