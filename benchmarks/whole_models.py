@@ -73,7 +73,7 @@ def measured(name: str, folder: Path | None, threads: int, seconds: float) -> di
     sizes = sizes_of(graph)
     begin = time.perf_counter()
     program = c_program(graph, sizes)
-    while list(unknown(program)):
+    while list(unknown(program, threads)):
         tune_program(program, threads)
     tuning = time.perf_counter() - begin
     inputs = example_inputs(graph, sizes, 0)
@@ -101,7 +101,7 @@ def measured(name: str, folder: Path | None, threads: int, seconds: float) -> di
         "launches": len(program.launches),
         "calls": machine.calls,
         "fallbacks": dict(Counter(one.label for one in program.launches if one.kind == "fallback")),
-        "forms": dict(Counter(fastest_choice(kernel).form for kernel in kernels)),
+        "forms": dict(Counter(fastest_choice(kernel, threads).form for kernel in kernels)),
         "seconds": medians,
         "least": {peer: min(one) for peer, one in times.items()},
         "rounds": min(map(len, times.values())),

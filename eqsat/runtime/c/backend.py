@@ -53,7 +53,7 @@ class CBackend:
             program = c_program(graph, sizes)
             if tuned:
                 tune_program(program, threads)
-            return CMachine(program, arrange(program), fastest_choice, threads)
+            return CMachine(program, arrange(program), lambda kernel: fastest_choice(kernel, threads), threads)
 
         compiled = CompiledProgram(graph, build)
         if is_static(compiled.graph):

@@ -74,6 +74,7 @@ class _ProgramWriter:
         self._slots |= {name: (FIRST_BUFFER + number, 0) for number, name in enumerate(own)}
         self._first_prepared = FIRST_BUFFER + len(own)
         self._made: dict[tuple[str, ...], str] = {}
+        self._texts: dict[str, FunctionText] = {}
 
     def written(self) -> ProgramText:
         """The text of all launches."""
@@ -107,8 +108,14 @@ class _ProgramWriter:
         for name, operand in kernel.preparations(choice).items():
             places[name] = self._prepared_place(operand, [places[value] for value in operand.values])
         call = call_name(index)
-        self._call(call, kernel.text(choice), [places[value] for value in kernel.passed(choice)])
+        self._call(call, self._text(kernel, choice), [places[value] for value in kernel.passed(choice)])
         self.calls.append(f"  failed |= {call}(p);")
+
+    def _text(self, kernel: CKernel, choice: KernelChoice) -> FunctionText:
+        """The function of a kernel, which is scheduled and printed once for all launches of it."""
+        if kernel.key not in self._texts:
+            self._texts[kernel.key] = kernel.text(choice)
+        return self._texts[kernel.key]
 
     def _prepared_place(self, operand: PreparedOperand, places: Sequence[str]) -> str:
         """The address of a prepared operand: launches that make the same one of the same constants share it."""

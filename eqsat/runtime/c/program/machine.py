@@ -132,7 +132,7 @@ class CMachine:
             if call is None:
                 self._fall_back(launch)
             else:
-                call(self._pointers)
+                self._check(call(self._pointers))
             end = time.perf_counter()
             moved = moved_bytes(launch)
             spans.append(Span(launch.label, launch.kind, begin - first, end - begin, moved, launch.values))

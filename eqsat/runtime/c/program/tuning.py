@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from statistics import median
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import numpy as np
 
@@ -64,21 +64,22 @@ def candidates(kernel: CKernel) -> list[KernelChoice]:
     return list(dict.fromkeys(found))
 
 
-def key_of(kernel: CKernel) -> KernelKey:
-    """The key under which the choice of a kernel is kept: by its computation at its strides, and this processor."""
-    return KernelKey(kernel.key, kernel.label, _TARGET, toolchain().architecture)
+def key_of(kernel: CKernel, threads: int | None) -> KernelKey:
+    """The key under which the choice of a kernel is kept: its computation, the threads of BLAS, and this processor."""
+    shared = f"{kernel.label}; threads {threads or 'any'}"
+    return KernelKey(kernel.key, shared, _TARGET, toolchain().architecture)
 
 
-def known_choice(kernel: CKernel) -> KernelChoice | None:
+def known_choice(kernel: CKernel, threads: int | None = None) -> KernelChoice | None:
     """The choice that was measured to be fastest on this processor; None where nothing is known."""
     with KernelCache() as cache:
-        entry = cache.best(key_of(kernel))
+        entry = cache.best(key_of(kernel, threads))
     return None if entry is None else _choice(entry, kernel)
 
 
-def fastest_choice(kernel: CKernel) -> KernelChoice:
+def fastest_choice(kernel: CKernel, threads: int | None = None) -> KernelChoice:
     """The choice that was measured to be fastest on this processor, or the default one."""
-    return known_choice(kernel) or default_choice(kernel)
+    return known_choice(kernel, threads) or default_choice(kernel)
 
 
 def _choice(entry: TuningCandidate, kernel: CKernel) -> KernelChoice | None:
@@ -98,7 +99,7 @@ def tune_program(program: KernelProgram, threads: int | None = None) -> int:
     After some MOST_SECONDS no kernel is begun; what is known by then is kept, and a later call goes on.
     """
     timed, end = 0, time.monotonic() + MOST_SECONDS
-    for launch in unknown(program):
+    for launch in unknown(program, threads):
         if time.monotonic() > end:
             break
         tune_launch(program, launch, threads)
@@ -106,14 +107,14 @@ def tune_program(program: KernelProgram, threads: int | None = None) -> int:
     return timed
 
 
-def unknown(program: KernelProgram) -> Iterator[Launch]:
+def unknown(program: KernelProgram, threads: int | None = None) -> Iterator[Launch]:
     """One launch of each kernel of which no choice is known."""
     seen: set[str] = set()
     for launch in program.launches:
         kernel = launch.work
         if isinstance(kernel, CKernel) and kernel.key not in seen:
             seen.add(kernel.key)
-            if known_choice(kernel) is None:
+            if known_choice(kernel, threads) is None:
                 yield launch
 
 
@@ -135,7 +136,7 @@ def tune_launch(program: KernelProgram, launch: Launch, threads: int | None = No
     choice = machines[best][0]
     candidate = TuningCandidate({_FORM: choice.form, **asdict(choice.options)})
     with KernelCache() as cache:
-        cache.put(key_of(kernel), KernelEntry(candidate, times[best]))
+        cache.put(key_of(kernel, threads), KernelEntry(candidate, times[best]))
     return choice, times[best]
 
 
@@ -203,9 +204,3 @@ def _timed(machines: Sequence[CMachine]) -> list[float]:
             times[number].append(taken / repeats)
             seconds[number] += taken
     return [median(one) for one in times]
-
-
-def described(choice: KernelChoice) -> dict[str, Any]:
-    """The form, and the options that are not the default ones, for reports."""
-    plain = asdict(MappingOptions())
-    return {_FORM: choice.form, **{k: v for k, v in asdict(choice.options).items() if v != plain[k]}}
