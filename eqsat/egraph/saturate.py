@@ -144,14 +144,15 @@ class Saturator:
             now = self._now = SaturationStep(BROUGHT, self.egraph.size())
             refused = self.report.refused.copy()
             try:
-                for match in matches:
-                    self._check()
-                    now.matched[match.rule.name] += 1
-                    steps = max(match.steps() + 1, self.limits.radius - 1)
-                    if fire(self.egraph, match, self.report, steps=steps):
-                        now.changed = True
-                        now.fired[match.rule.name] += 1
-                        now.firings.append((match.rule.name, match.enodes))
+                with self.deadline:  # not rebuilding: that must be done however late it is
+                    for match in matches:
+                        self._check()
+                        now.matched[match.rule.name] += 1
+                        steps = max(match.steps() + 1, self.limits.radius - 1)
+                        if fire(self.egraph, match, self.report, steps=steps):
+                            now.changed = True
+                            now.fired[match.rule.name] += 1
+                            now.firings.append((match.rule.name, match.enodes))
                 self.report.stopped_by = "paused"
             except _Stopped as stop:
                 self.report.stopped_by = now.stopped = str(stop)

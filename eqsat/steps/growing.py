@@ -216,8 +216,7 @@ class GrowthRounds:
     def _bring(self, *choices: Collection[int]) -> SaturationStep:
         """Bring in what theories make of choices of e-nodes, one after the other."""
         egraph, rules = self.encoding.egraph, self.rules
-        with self.saturator.deadline:
-            return self.saturator.bring(match for chosen in choices for match in theory_matches(egraph, chosen, rules))
+        return self.saturator.bring(match for chosen in choices for match in theory_matches(egraph, chosen, rules))
 
 
 def _size_of(encoding: Encoding) -> int:

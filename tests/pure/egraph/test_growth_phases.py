@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 import eqsat
 from eqsat.egraph.encode import encode
+from eqsat.egraph.matching.match import Match
 from eqsat.egraph.saturate import FAR, PHASES, REARRANGE, Saturator
 from eqsat.egraph.saturation import Limits
 from eqsat.language.ops import OPS
 from eqsat.language.terms.pattern import ABSENT
 from eqsat.rewrites.rules.loader import load_rules
 from eqsat.rewrites.theories.matches import theory_matches
+from eqsat.system.deadline import Deadline, check
 
 
 def saturator(build: Any, **limits: Any) -> Saturator:
@@ -71,3 +74,25 @@ def test_theories_say_nothing_where_rules_do_not_regroup(rules: Any) -> None:
     root = next(n for n in reversed(chosen) if grown.egraph.nodes[n].op == "add")
     made = [grown.egraph.nodes[n].op for n in grown.egraph.eclass(root).members]
     assert ("mul" in made) is (rules is None)
+
+
+def test_matches_that_outlast_the_deadline_leave_what_they_made_before() -> None:
+    """The end comes while a theory looks for its next match, and what was made is written into the e-graph even so."""
+    grown = saturator(lambda a, b, c, d: a * b + a * c + a * d)
+    before = len(grown.egraph.nodes)
+    matches = list(theory_matches(grown.egraph, range(before), load_rules()))
+
+    def found() -> Iterator[Match]:
+        yield from matches
+        check()
+
+    grown.deadline = Deadline(steps=0)
+    whole = Deadline(steps=1_000_000)
+    with whole:
+        assert grown.bring(iter(matches)).stopped == "step_limit"
+        grown.deadline = Deadline(steps=len(matches) + 1)
+        step = grown.bring(found())
+        assert (step.changed, step.stopped) == (True, "step_limit")
+        grown.deadline = whole
+        assert grown.run().stopped_by in {"saturated", "radius_limit"}
+    assert len(grown.egraph.nodes) > before
