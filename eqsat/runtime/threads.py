@@ -12,6 +12,11 @@ from eqsat.errors import UsageError
 _ALWAYS = 64
 
 
+def available_processors() -> int:
+    """The processors that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def most_threads() -> int:
     """The largest number of threads that is taken on this machine."""
     return max(_ALWAYS, 4 * (os.cpu_count() or 1))

@@ -21,6 +21,7 @@ from eqsat.quantisation.data import source_of
 from eqsat.report.parts import InputModel, RunMachine
 from eqsat.report.report import Report
 from eqsat.rewrites.rules.rule import Rule
+from eqsat.runtime.threads import available_processors
 from eqsat.steps.settings import Settings
 
 #: The packages that a result depends on.
@@ -64,9 +65,8 @@ def versions() -> Mapping[str, str]:
 
 def machine(threads: int) -> RunMachine:
     """This machine, for a runtime with so many threads."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
-    return RunMachine(cpu_model(), cores, threads, system)
+    return RunMachine(cpu_model(), available_processors(), threads, system)
 
 
 @cache

@@ -16,6 +16,7 @@ from functools import cache, cached_property
 from pathlib import Path
 
 from eqsat.errors import BackendError
+from eqsat.runtime.threads import available_processors
 
 #: Compilers by preference, after the one that CC names.
 COMPILERS = ("cc", "gcc", "clang")
@@ -126,3 +127,9 @@ def _probed(command: tuple[str, ...]) -> Toolchain | None:
     names = {line.split()[1] for line in macros.stdout.splitlines() if line.startswith("#define __")}
     kept = {name for name in names if any(part in name for part in _TELLING)}
     return Toolchain(command, version.stdout.partition("\n")[0], frozenset(kept))
+
+
+def loop_threads(threads: int | None) -> int:
+    """The threads that share loops: as many as are asked for, or one for each processor; 1 without OpenMP."""
+    count = available_processors() if threads is None else threads
+    return count if count > 1 and toolchain().has_threads else 1

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -17,6 +16,7 @@ from eqsat.language.terms import Array
 from eqsat.runtime.c.kernel import CompiledFunction, ComprehensionKernel, compiled, computation_of
 from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.threads import available_processors
 from eqsat.runtime.tuning.agreement import agrees
 from eqsat.runtime.tuning.candidate import CandidateError, TuningCandidate
 from eqsat.runtime.tuning.config import TunerConfig
@@ -82,9 +82,9 @@ def autotune(
             raise CandidateError("other results than with the default options")
         return made
 
-    space = space_of(found, inferred, given, kernel_threads or os.cpu_count() or 1)
+    space = space_of(found, inferred, given, kernel_threads or available_processors())
     # One core is left to what is measured.
-    compilers = max((os.cpu_count() or 1) - 1, 1)
+    compilers = max(available_processors() - 1, 1)
     config = config or TunerConfig(generations=50, population=24, elites=4, threads=compilers)
     plain = TuningCandidate({name: getattr(MappingOptions(), name) for name in space.options})
     with KernelCache() as cache:

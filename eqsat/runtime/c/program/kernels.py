@@ -20,6 +20,8 @@ from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
 _SMALL_PRODUCT = 1 << 14
 #: Rows from which columns that lie side by side are read often enough to be worth their memory.
 _MANY_ROWS = 4
+#: Values that are computed from which threads are worth their meeting, which takes some microseconds.
+SHARED_POINTS = 1 << 16
 #: Channels from which the products that the algorithm of Winograd saves are worth its sums.
 _MANY_CHANNELS = 16
 
@@ -30,6 +32,12 @@ class KernelChoice:
 
     form: Form = "direct"
     options: MappingOptions = field(default_factory=MappingOptions)
+
+    def with_threads(self, threads: int) -> KernelChoice:
+        """The same on so many threads."""
+        return (
+            self if threads == self.options.threads else replace(self, options=replace(self.options, threads=threads))
+        )
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,11 @@ class CKernel:
     def arguments(self) -> tuple[str, ...]:
         """The values whose views it is passed, operands first."""
         return self.forms["direct"].passed
+
+    @property
+    def points(self) -> int:
+        """The number of times that a value is computed, in the first form."""
+        return sum(one.points for one in self.forms["direct"].computation.statements)
 
     @cached_property
     def key(self) -> str:
@@ -101,8 +114,13 @@ def kernel_of(group: Group) -> CKernel | None:
     return CKernel(forms, group.label)
 
 
-def default_choice(kernel: CKernel) -> KernelChoice:
+def default_choice(kernel: CKernel, threads: int = 1) -> KernelChoice:
     """The choice for a kernel that nothing was measured of: a library for large products, else tiles."""
+    choice = _default_form(kernel)
+    return choice.with_threads(threads if kernel.points >= SHARED_POINTS else 1)
+
+
+def _default_form(kernel: CKernel) -> KernelChoice:
     first = kernel.forms["direct"].computation
     points = max((one.points for one in first.statements if one.reduction == "+"), default=0)
     options = MappingOptions(library=points >= _SMALL_PRODUCT)

@@ -16,6 +16,7 @@ from eqsat.runtime.c.blas import blas_pointers, blas_threads
 from eqsat.runtime.c.library import Entry, libraries
 from eqsat.runtime.c.program.kernels import ChoiceMaker
 from eqsat.runtime.c.program.library import ProgramText, call_name, own_buffers, program_text
+from eqsat.runtime.c.toolchain import loop_threads
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.arena import Arrangement
 from eqsat.runtime.programs.arrays import aligned, strided
@@ -31,13 +32,16 @@ _FLAGS = ("-fno-inline-functions-called-once",)
 class CMachine:
     """A program as a shared library, and the memory that it runs in. BackendError where it does not compile.
 
-    Products that are left to BLAS take `threads` threads, or as many as that likes.
+    Loops and products take at most `threads` threads, or one for each processor. They are threads of OpenMP, each of
+    which calls BLAS for a part, so that no two pools of threads wait for the same processors; without OpenMP they are
+    those of BLAS.
     """
 
     def __init__(
         self, program: KernelProgram, arrangement: Arrangement, choose: ChoiceMaker, threads: int | None = None
     ) -> None:
-        self.program, self._threads = program, threads
+        self.program = program
+        self._blas_threads = 1 if loop_threads(threads) > 1 else threads
         self.library: ProgramText = program_text(program, arrangement.offsets, choose)
         own = {name: aligned(program.buffers[name].nbytes) for name in own_buffers(program)}
         arena = aligned(arrangement.arena)
@@ -87,7 +91,7 @@ class CMachine:
         if not self.library.calls_blas:
             self._run()
             return
-        with blas_threads(self._threads):
+        with blas_threads(self._blas_threads):
             self._run()
 
     def _run(self) -> None:
@@ -120,7 +124,7 @@ class CMachine:
 
     def timed(self) -> list[Span]:
         """Run every launch by itself; return the seconds of each."""
-        with blas_threads(self._threads):
+        with blas_threads(self._blas_threads):
             return self._spans()
 
     def _spans(self) -> list[Span]:

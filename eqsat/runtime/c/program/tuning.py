@@ -18,7 +18,7 @@ from eqsat.errors import BackendError, UsageError
 from eqsat.language.terms import Array
 from eqsat.runtime.c.program.kernels import CKernel, KernelChoice, default_choice
 from eqsat.runtime.c.program.machine import CMachine
-from eqsat.runtime.c.toolchain import toolchain
+from eqsat.runtime.c.toolchain import loop_threads, toolchain
 from eqsat.runtime.kernels.nests.groups.statements import Form
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.programs.arena import arrange
@@ -42,8 +42,17 @@ _LARGE_BYTES, _FEW = 64 << 20, 3
 _TILES = ((6, 2, 4), (4, 3, 2), (6, 2, 1), (12, 1, 2), (1, 8, 4))
 
 
-def candidates(kernel: CKernel) -> list[KernelChoice]:
-    """The choices that are tried for a kernel, the default one first."""
+def candidates(kernel: CKernel, threads: int | None = 1) -> list[KernelChoice]:
+    """The choices that are tried for a kernel, the default one first; a kernel of little work takes one thread."""
+    count = loop_threads(threads)
+    found = _forms_and_options(kernel)
+    first = default_choice(kernel, count)
+    if first.options.threads == 1:
+        return found
+    return [first, found[0], *(one.with_threads(count) for one in found[1:])]
+
+
+def _forms_and_options(kernel: CKernel) -> list[KernelChoice]:
     found = [default_choice(kernel)]
     first = kernel.forms["direct"].computation
     if any(one.reduction == "+" and one.value.template == "({0} * {1})" for one in first.statements):
@@ -79,7 +88,7 @@ def known_choice(kernel: CKernel, threads: int | None = None) -> KernelChoice | 
 
 def fastest_choice(kernel: CKernel, threads: int | None = None) -> KernelChoice:
     """The choice that was measured to be fastest on this processor, or the default one."""
-    return known_choice(kernel, threads) or default_choice(kernel)
+    return known_choice(kernel, threads) or default_choice(kernel, loop_threads(threads))
 
 
 def _choice(entry: TuningCandidate, kernel: CKernel) -> KernelChoice | None:
@@ -122,7 +131,7 @@ def tune_launch(program: KernelProgram, launch: Launch, threads: int | None = No
     """Time the candidates of a launch, keep the fastest one, and return it with its seconds."""
     kernel = launch.work
     assert isinstance(kernel, CKernel)
-    choices = candidates(kernel)
+    choices = candidates(kernel, threads)
     if sum(view.nbytes for view in (*launch.reads, *launch.writes)) > _LARGE_BYTES:
         choices = choices[:_FEW]  # each has memory of its own
     with _without_collection(), ThreadPoolExecutor(os.cpu_count()) as pool:

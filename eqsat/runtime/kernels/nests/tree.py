@@ -74,7 +74,8 @@ class Gemm:
     """target = first × second by BLAS, added to what the target holds if it is updated.
 
     The matrices begin at the elements given. `sizes` are those of rows, columns and what is summed over; `steps` the
-    elements from one row to the next, or from one column to the next of an operand that is transposed.
+    elements from one row to the next, or from one column to the next of an operand that is transposed. Threads share
+    the rows or the columns, whichever are more.
     """
 
     matrices: tuple[ElementRead, ElementRead, ElementRead]
@@ -83,6 +84,7 @@ class Gemm:
     steps: tuple[int, int, int]
     is_updated: bool
     environment: Environment = field(default_factory=dict)
+    threads: int = 1
 
 
 @dataclass(frozen=True)
@@ -91,7 +93,7 @@ class Gemv:
 
     The matrix, the vector and the target begin at the elements given. `sizes` are those of rows and what is summed
     over; `steps` the elements from one row to the next, or from one column to the next of a matrix that is transposed,
-    and between neighbours of the vector and the target.
+    and between neighbours of the vector and the target. Threads share the rows.
     """
 
     matrices: tuple[ElementRead, ElementRead, ElementRead]
@@ -100,6 +102,7 @@ class Gemv:
     steps: tuple[int, int, int]
     is_updated: bool
     environment: Environment = field(default_factory=dict)
+    threads: int = 1
 
 
 @dataclass(frozen=True)

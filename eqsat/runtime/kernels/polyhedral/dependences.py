@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelStatement, reads
+from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
 from eqsat.runtime.kernels.polyhedral.relations import box, element_map, part, tuple_text, union_of
 
@@ -37,6 +38,8 @@ class PolyhedralStatement:
     def __init__(self, computation: Computation, number: int) -> None:
         self.number, self.statement = number, computation.statements[number]
         statement = self.statement
+        if statement.around is not None:
+            raise UndecidedScheduleError(f"rounds of the loop {statement.around.name} share buffers")
         self.space = f"S{number}"
         self.dims = tuple(f"x{place}" for place in range(len(statement.axes)))
         self.names = {axis.name: dim for axis, dim in zip(statement.axes, self.dims, strict=True)}

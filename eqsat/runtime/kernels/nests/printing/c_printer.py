@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -11,7 +12,7 @@ from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
-from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.computation import Computation, ElementRead
 from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
@@ -20,6 +21,8 @@ from eqsat.runtime.kernels.writer import bare
 
 #: Bytes at whose multiples buffers of the workspace begin.
 ALIGNMENT = 64
+#: Rows or columns of which a thread's part of a product is a multiple.
+_BLOCK = 16
 #: Arrays of more bytes are no variables of a function.
 MOST_ON_STACK = 1 << 18
 
@@ -87,6 +90,7 @@ class _CPrinter(NodePrinter):
         self.threads = threads
         self._vectors: set[tuple[DType, int]] = set()
         self._blas: set[str] = set()
+        self._shared = 0
 
     def function(self, nodes: Sequence[Node]) -> FunctionText:
         """The function of a tree."""
@@ -133,7 +137,14 @@ class _CPrinter(NodePrinter):
     def before_loop(self, node: Loop) -> None:
         """Write the directive that a loop takes, if any."""
         if node.kind == "parallel":
-            self.lines.add(f"#pragma omp parallel for num_threads({self.threads}) schedule(static) reduction(|:failed)")
+            if self._shared:
+                self._shared -= 1  # one of those that the directive of an outer loop speaks of
+                return
+            nested = _nested(node)
+            self._shared = nested - 1
+            collapse = f" collapse({nested})" if nested > 1 else ""
+            clauses = f"num_threads({self.threads}) schedule(static){collapse} reduction(|:failed)"
+            self.lines.add(f"#pragma omp parallel for {clauses}")
         elif node.unroll > 1:
             self.lines.add(f"#pragma GCC unroll {min(node.unroll, node.extent)}")
 
@@ -160,32 +171,58 @@ class _CPrinter(NodePrinter):
     def _gemm(self, node: Gemm) -> None:
         """A call as FORTRAN has it, whose matrices are stored column after column: of the transposed matrices."""
         self.scalars.environment = node.environment
-        first, second, target = (
-            f"{self.memory.texts[one.buffer]} + {self.scalars.offset(one, False)}" for one in node.matrices
-        )
         rows, columns, summed = node.sizes
         a, b, c = node.steps
-        letter = "s" if node.matrices[2].dtype is DType.FLOAT32 else "d"
-        self._blas.add(letter)
-        flags = ", ".join('"T"' if one else '"N"' for one in reversed(node.transposed))
-        matrices = f"{second}, {b}, {first}, {a}, {int(node.is_updated)}, {target}, {c}"
-        self.lines.add(f"multiply_{letter}({flags}, {columns}, {rows}, {summed}, {matrices});")
+        by_rows = rows >= columns
+        steps = (1 if node.transposed[0] else a, 0, c) if by_rows else (0, b if node.transposed[1] else 1, 1)
+        with self._blocks(max(rows, columns), node.threads) as (begin, count):
+            first, second, target = self._parts(node.matrices, begin, steps)
+            sizes = f"{columns}, {count}" if by_rows else f"{count}, {rows}"
+            flags = ", ".join('"T"' if one else '"N"' for one in reversed(node.transposed))
+            matrices = f"{second}, {b}, {first}, {a}, {int(node.is_updated)}, {target}, {c}"
+            self.lines.add(f"multiply_{self._letter(node)}({flags}, {sizes}, {summed}, {matrices});")
         self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     def _gemv(self, node: Gemv) -> None:
         """A call as FORTRAN has it, to which a matrix that is stored row after row is the transposed one."""
         self.scalars.environment = node.environment
-        matrix, vector, target = (
-            f"{self.memory.texts[one.buffer]} + {self.scalars.offset(one, False)}" for one in node.matrices
-        )
         rows, summed = node.sizes
+        steps = node.steps
+        with self._blocks(rows, node.threads) as (begin, count):
+            by_row = (1 if node.is_transposed else steps[0], 0, steps[2])
+            matrix, vector, target = self._parts(node.matrices, begin, by_row)
+            sizes = f'"N", {count}, {summed}' if node.is_transposed else f'"T", {summed}, {count}'
+            rest = f"{vector}, {steps[1]}, {int(node.is_updated)}, {target}, {steps[2]}"
+            self.lines.add(f"multiply_vector_{self._letter(node)}({sizes}, {matrix}, {steps[0]}, {rest});")
+        self.lines.forget(self.memory.texts[node.matrices[2].buffer])
+
+    @contextmanager
+    def _blocks(self, extent: int, threads: int) -> Iterator[tuple[str, str]]:
+        """A block for each thread's part of an extent: where that begins, and how much it is."""
+        block = -(-extent // threads // _BLOCK) * _BLOCK
+        if threads == 1 or block >= extent:
+            yield "", str(extent)
+            return
+        begin, count = self.lines.name("begin"), self.lines.name("count")
+        self.lines.add(f"#pragma omp parallel for num_threads({threads}) schedule(static)")
+        with self.lines.block(f"for (int {begin} = 0; {begin} < {extent}; {begin} += {block})"):
+            left = f"{extent} - {begin}"
+            self.lines.add(f"const int {count} = {left} < {block} ? {left} : {block};")
+            yield begin, count
+
+    def _parts(self, matrices: Sequence[ElementRead], begin: str, steps: Sequence[int]) -> list[str]:
+        """The addresses of matrices, moved by a step for each row or column before where a part begins."""
+        texts = [f"{self.memory.texts[one.buffer]} + {self.scalars.offset(one, False)}" for one in matrices]
+        return [
+            f"{text} + (long){begin} * {step}" if begin and step else text
+            for text, step in zip(texts, steps, strict=True)
+        ]
+
+    def _letter(self, node: Gemm | Gemv) -> str:
+        """The letter by which BLAS names the type of elements."""
         letter = "s" if node.matrices[2].dtype is DType.FLOAT32 else "d"
         self._blas.add(letter)
-        sizes = f'"N", {rows}, {summed}' if node.is_transposed else f'"T", {summed}, {rows}'
-        steps = node.steps
-        rest = f"{vector}, {steps[1]}, {int(node.is_updated)}, {target}, {steps[2]}"
-        self.lines.add(f"multiply_vector_{letter}({sizes}, {matrix}, {steps[0]}, {rest});")
-        self.lines.forget(self.memory.texts[node.matrices[2].buffer])
+        return letter
 
     def _fold(self, node: LaneFold) -> None:
         self.scalars.environment = node.environment
@@ -199,3 +236,10 @@ class _CPrinter(NodePrinter):
             parts = [join(a, b) for a, b in zip(parts[:half], parts[half:], strict=True)]
         text = self.scalars.scalar(join(node.target, parts[0]))
         self.lines.add(f"{self.scalars.element(node.target, False)} = {bare(text)};")
+
+
+def _nested(loop: Loop) -> int:
+    """The loops whose rounds threads share together: one, and those of which each is all that is in the one around."""
+    body = loop.body
+    inner = body[0] if len(body) == 1 else None
+    return 1 + (_nested(inner) if isinstance(inner, Loop) and inner.kind == "parallel" else 0)

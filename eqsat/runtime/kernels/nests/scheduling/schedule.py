@@ -15,7 +15,10 @@ from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, groups, s
 from eqsat.runtime.kernels.nests.scheduling.plain import plain, without_empty
 from eqsat.runtime.kernels.nests.scheduling.products import product
 from eqsat.runtime.kernels.nests.scheduling.tiles import Box, TileSchedule
-from eqsat.runtime.kernels.nests.tree import Loop, Node
+from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, Loop, Node
+
+#: Rounds for each thread from which threads end at about the same time.
+_ROUNDS = 4
 
 
 def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, ...]:
@@ -25,12 +28,11 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
     nodes: list[Node] = []
     made = groups(computation, "min" if options.is_naive else options.fusion)
     for around, together in groupby(made, key=lambda group: group.around):
-        # Buffers of one round are those of the next, so that no threads share rounds.
-        inner = options if around is None else replace(options, threads=1)
         body: list[Node] = []
         for group in together:
             for one in _divided(group, computation) if options.library else (group,):
-                body += _group(one, computation, inner)
+                body += _group(one, computation, options)
+        # Buffers of one round are those of the next, so that threads share what is inside of rounds.
         nodes += body if around is None else [Loop(around.name, around.extent, tuple(body), is_reduced=True)]
     return tuple(nodes)
 
@@ -103,12 +105,21 @@ def _is_float(statement: KernelStatement, computation: Computation) -> bool:
 
 
 def _parallel(nodes: Sequence[Node], options: MappingOptions) -> list[Node]:
-    """Loops whose rounds are shared by threads."""
-    if options.threads == 1:
-        return list(nodes)
-    return [
-        replace(node, kind="parallel")
-        if isinstance(node, Loop) and node.extent > 1 and node.kind == "serial" and not node.is_reduced
-        else node
-        for node in nodes
-    ]
+    """Loops whose rounds are shared by threads, and calls of BLAS whose rows or columns are."""
+    return list(nodes) if options.threads == 1 else [_shared(node, options.threads) for node in nodes]
+
+
+def _shared(node: Node, threads: int) -> Node:
+    """Work that threads share: of a loop its rounds, with those of loops directly inside while they are too few."""
+    if isinstance(node, Gemm | Gemv):
+        return replace(node, threads=threads)
+    if not isinstance(node, Loop) or node.kind != "serial" or node.is_reduced:
+        return node
+    if node.extent == 1:
+        return replace(node, body=tuple(_shared(one, threads) for one in node.body))
+    if len(node.body) == 1 and node.extent < _ROUNDS * threads:
+        (inner,) = node.body
+        if isinstance(inner, Loop) and inner.extent > 1:
+            rounds = -(-_ROUNDS * threads // node.extent)
+            return replace(node, kind="parallel", body=(_shared(inner, -(-rounds // _ROUNDS)),))
+    return replace(node, kind="parallel")
