@@ -18,7 +18,7 @@ from eqsat.errors import BackendError
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.terms.graph import Graph
 from eqsat.report.result import Result
-from eqsat.report.timing.compiling import gpu_program
+from eqsat.report.timing.compiling import gpu_program, tuned_program
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import select
 from eqsat.runtime.onnxruntime.session import SessionBackend
@@ -44,7 +44,7 @@ class Ours:
     def missing(self, case: BenchCase) -> str | None:
         """Why the backend of the device cannot be used here."""
         try:
-            select(_backend(case))
+            select(case.device.backend)
         except BackendError as error:
             return error.what
         return None
@@ -55,7 +55,11 @@ class Ours:
 
     def _on_cpu(self, case: BenchCase) -> Loaded:
         graph = case.graph if self.form == "unoptimised" else self._optimised(case).graph
-        program = select("onnxruntime").compile(expanded(graph, lacking()), threads=case.threads)
+        program: Any
+        if case.device.backend == "c":
+            program = tuned_program(graph, case.threads)
+        else:
+            program = select(case.device.backend).compile(expanded(graph, lacking()), threads=case.threads)
         return Loaded(program.bind(case.inputs(0)), program.run)
 
     def _on_gpu(self, case: BenchCase) -> Loaded:
@@ -98,10 +102,6 @@ class Ours:
             cache=False,
             **more,
         )
-
-
-def _backend(case: BenchCase) -> str:
-    return "cupy" if case.on_gpu else "onnxruntime"
 
 
 class OnnxRuntimePeer:

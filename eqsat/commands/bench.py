@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 from rich.table import Table
 
+from eqsat.commands.ablation import show as show_ablations
+from eqsat.commands.ablation import write as write_ablations
 from eqsat.commands.arguments import DURATION, NAMES, SIZE
 from eqsat.commands.choices import DEVICE, SomeOf
 from eqsat.commands.consumers import show as show_consumers
@@ -26,6 +28,7 @@ from eqsat.runtime.threads import check_threads
 from eqsat.system.files import unreadable, write_text
 
 if TYPE_CHECKING:
+    from eqsat.bench.ablation import Ablation
     from eqsat.bench.comparison import Comparison
     from eqsat.bench.consumers import ConsumerComparison
     from eqsat.costs.devices.device import Device
@@ -110,9 +113,25 @@ class Contest:
         from eqsat.language.onnx.read.importer import load
 
         case = BenchCase.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
-        limits: dict[str, Any] = {"time_limit": self.time_limit, "rounds": self.rounds, "seconds": self.seconds}
         with CostTable() as table:
-            return compare_consumers(case, table, progress=progress, should_stop=should_stop, **limits)
+            return compare_consumers(case, table, progress=progress, should_stop=should_stop, **self._limits)
+
+    def ablated(
+        self, path: Path, precision: str, progress: Callable[[str], None], should_stop: Callable[[], bool]
+    ) -> Ablation:
+        """One model with parts of what makes it fast left out."""
+        from eqsat.bench.ablation import ablate
+        from eqsat.bench.case import BenchCase
+        from eqsat.costs.table.table import CostTable
+        from eqsat.language.onnx.read.importer import load
+
+        case = BenchCase.of(load(path), path.stem, self.device, precision, self.sizes, self.threads)
+        with CostTable() as table:
+            return ablate(case, table, progress=progress, should_stop=should_stop, **self._limits)
+
+    @property
+    def _limits(self) -> dict[str, Any]:
+        return {"time_limit": self.time_limit, "rounds": self.rounds, "seconds": self.seconds}
 
 
 @click.command()
@@ -132,6 +151,7 @@ class Contest:
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Time limit of each optimisation.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare outputs with float64 on the CPU.")
 @click.option("--consumers", is_flag=True, help="Compare the optimised graph with the original in every runtime here.")
+@click.option("--ablation", is_flag=True, help="Time the result without parts of it, on c-cpu or as a plan for a GPU.")
 @click.option("--results", metavar="FOLDER", type=_FILE, help="Write a summary and all samples there, as JSON.")
 @output_options
 def bench(
@@ -147,6 +167,7 @@ def bench(
     time_limit: float,
     check: bool,
     consumers: bool,
+    ablation: bool,
     results: Path | None,
 ) -> None:
     """Compare eqsat with PyTorch, torch.compile, XLA and ONNX Runtime, whichever are here, on models.
@@ -154,16 +175,24 @@ def bench(
     All run the same graph in the same element type, with TF32 for all or for none. The table has the time that the
     hardware's limits allow, and the error of each against float64. eqsat takes part in whole and in part: graph and
     layouts chosen together, one after the other, either alone, and neither. With --consumers, the original graph and
-    the one that `optimize` gives are timed in ONNX Runtime, OpenVINO, torch.compile and XLA, whichever are here.
+    the one that `optimize` gives are timed in ONNX Runtime, OpenVINO, torch.compile and XLA, whichever are here. With
+    --ablation, the parts are the optimised graph, one call for all kernels, memory that values share, and threads or
+    streams: none, each alone, all but each, and all.
     """
     paths = [*(Path(name) for names in models for name in names), *given]
+    from eqsat.costs.devices.device import Device
+
     if not paths:
         raise UsageError("no model", expected="one or more ONNX files", remedy="eqsat bench MODEL.onnx")
     check_threads(threads)
     if all(unreadable(path) for path in paths):
         check_model_file(paths[0])
-    run = Contest(_device(device), _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
-    if consumers:
+    placed = Device.of(device) if ablation else _device(device)
+    run = Contest(placed, _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
+    if ablation:
+        _check_ablation(consumers, precision, forms)
+        stopped = _each(paths, precision, run.ablated, _ablations_written(results, run.device), show_ablations)
+    elif consumers:
         _check_consumers(run.device, precision, forms)
         stopped = _each(paths, precision, run.consumed, _consumers_written(results, run.device), show_consumers)
     else:
@@ -213,6 +242,15 @@ def _check_consumers(device: Device, precision: Sequence[str], forms: Sequence[s
         )
 
 
+def _check_ablation(consumers: bool, precision: Sequence[str], forms: Sequence[str]) -> None:
+    """UsageError for options that say what an ablation does not do."""
+    if consumers or list(precision) != ["float32"] or list(forms) != ["all"]:
+        raise UsageError(
+            "--ablation with --consumers, --precision or --forms",
+            expected="models in their own element types, optimised",
+        )
+
+
 def _contest_written(folder: Path | None, device: Device) -> Callable[[Sequence[Comparison], Failures], None]:
     """A function that writes the comparisons so far, if there is a folder for them."""
 
@@ -229,6 +267,16 @@ def _consumers_written(folder: Path | None, device: Device) -> Callable[[Sequenc
     def write(done: Sequence[ConsumerComparison], failed: Failures) -> None:
         if folder is not None:
             write_consumers(folder, {**_about(device), "failed": dict(failed)}, done)
+
+    return write
+
+
+def _ablations_written(folder: Path | None, device: Device) -> Callable[[Sequence[Ablation], Failures], None]:
+    """A function that writes the ablations so far, if there is a folder for them."""
+
+    def write(done: Sequence[Ablation], failed: Failures) -> None:
+        if folder is not None:
+            write_ablations(folder, device.name, {**_about(device), "failed": dict(failed)}, done)
 
     return write
 

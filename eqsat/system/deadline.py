@@ -56,6 +56,7 @@ class Deadline:
         self._end = self._reading() + self._length
         self._before: list[Deadline] = []
         self._is_paused = False
+        self._whole: Deadline | None = None
 
     @property
     def counts_steps(self) -> bool:
@@ -111,7 +112,7 @@ class Deadline:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """A block whose time or steps do not count; one inside another is a part of that one."""
+        """A block whose time or steps do not count, for this and what it is a part of; one inside is a part of it."""
         if self._is_paused:
             yield
             return
@@ -120,9 +121,12 @@ class Deadline:
             yield
         finally:
             self._is_paused = False
-            self._end += self._reading() - begun
             passed, worked = self._now() - before[0], self._worked() - before[1]
-            self._started = self._started[0] + passed, self._started[1] + worked
+            one: Deadline | None = self
+            while one is not None and not one._is_paused:
+                one._end += self._reading() - begun
+                one._started = one._started[0] + passed, one._started[1] + worked
+                one = one._whole
 
     def spend(self, steps: int = 1) -> None:
         """Count steps, if the deadline counts steps."""
@@ -189,6 +193,7 @@ class Deadline:
         other._seconds, other._now, other._steps, other._length = self._seconds, self._now, self._steps, self._length
         other._worked, other._started = self._worked, self._started
         other._end, other._before, other._request, other._is_paused = end, [], self._request, False
+        other._whole = self
         return other
 
     def _last(self, reading: float) -> float:

@@ -99,10 +99,11 @@ def lifetimes(program: Launches) -> dict[str, Lifetime]:
     return alive
 
 
-def arrange(program: Launches) -> Arrangement:
+def arrange(program: Launches, *, is_shared: bool = True) -> Arrangement:
     """Put the buffers of values in one arena, the largest first, each at the lowest place that is free all its life.
 
-    Of three orders (by size, by size and length of life, by first launch) the one with the smallest arena stays.
+    Of three orders (by size, by size and length of life, by first launch) the one with the smallest arena stays. Where
+    it is not `is_shared`, each buffer has a place of its own.
     """
     alive = lifetimes(program)
     sizes = {name: padded(program.buffers[name].nbytes) for name in alive}
@@ -115,7 +116,8 @@ def arrange(program: Launches) -> Arrangement:
         sorted(alive, key=lambda n: (-sizes[n] * span(n), alive[n].first, n)),
         sorted(alive, key=lambda n: (alive[n].first, -sizes[n], n)),
     )
-    placed = [_placed(order, sizes, alive) for order in orders]
+    lives = alive if is_shared else dict.fromkeys(alive, Lifetime(0, len(program.launches)))
+    placed = [_placed(order, sizes, lives) for order in (orders if is_shared else orders[:1])]
     offsets = min(placed, key=lambda o: _end(o, sizes))
 
     def held(role: str) -> int:

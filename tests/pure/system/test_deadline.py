@@ -47,6 +47,25 @@ def test_a_pause_in_a_pause_is_a_part_of_it(hand):
     assert deadline.left == 9.0
 
 
+def test_a_pause_of_a_part_is_one_of_the_whole(hand):
+    whole = Deadline(10.0, now=hand)
+    half = whole.part(0.5)
+    other = whole.part(0.3)
+    with half.paused():
+        hand.time += 4
+    assert (whole.left, half.left, other.left) == (10.0, 5.0, 0.0)
+    with whole.paused():
+        hand.time += 1
+        with half.part(0.5).paused():
+            hand.time += 2
+        hand.time += 1
+    assert whole.left == 10.0, "counted once"
+    counted = Deadline(steps=10)
+    with counted.part(0.5).paused():
+        counted.spend(7)
+    assert counted.steps == 10
+
+
 def test_slowness_is_what_passes_for_each_second_of_a_processor(hand):
     worker = Hand()
     deadline = Deadline(100.0, now=hand, worked=worker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,23 @@ class CMachine:
         with blas_threads(self._blas_threads):
             self._run()
 
+    def launch_each(self) -> None:
+        """Run all kernels by a call from Python for each of them, to see what one call for all is worth."""
+        with blas_threads(self._blas_threads):
+            for launch, call in self._calls:
+                if call is None:
+                    self._fall_back(launch)
+                else:
+                    self._check(call(self._pointers))
+
+    @cached_property
+    def _calls(self) -> list[tuple[Launch, Entry | None]]:
+        """Each launch, and the function that calls its kernel alone."""
+        return [
+            (launch, None if isinstance(launch.work, Fallback) else self._entry(call_name(index)))
+            for index, launch in enumerate(self.program.launches)
+        ]
+
     def _run(self) -> None:
         for step in self._steps:
             if isinstance(step, Launch):
@@ -129,9 +147,7 @@ class CMachine:
 
     def _spans(self) -> list[Span]:
         spans, first = [], time.perf_counter()
-        for index, launch in enumerate(self.program.launches):
-            is_kernel = not isinstance(launch.work, Fallback)
-            call = self._entry(call_name(index)) if is_kernel else None
+        for launch, call in self._calls:
             begin = time.perf_counter()
             if call is None:
                 self._fall_back(launch)
