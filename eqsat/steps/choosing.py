@@ -94,7 +94,7 @@ class Chooser:
         if len(extraction.snapshot.nodes) > _QUICK_NODES:
             return extraction, solve(problem, extractor="greedy", should_stop=stop)
         deadline = self.settings.deadline.part(_QUICK_SHARE, _QUICK_SECONDS)
-        known = self.grown.carried(extraction)
+        known = [one for one in self.grown.carried(extraction) if one is not None]
         return extraction, solve(problem, time_limit=deadline, should_stop=stop, known=known)
 
     def problem(self, counted: Sequence[str] = ()) -> TensorProblem:
@@ -143,7 +143,7 @@ class Chooser:
         finalists = self._finalists(extraction)
         candidates = finalists.of({name: solutions[name] for name in names})
         if not extraction.problem.is_limited and self.adjust is None:
-            candidates += self._earlier(solutions[extractor].cost)
+            candidates += self._earlier(extraction, solutions[extractor].cost)
         # By cost alone it would never be kept.
         timed = self.settings.options.measure
         if timed and self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
@@ -168,12 +168,17 @@ class Chooser:
     def _finalists(self, extraction: TensorProblem) -> Finalists:
         return Finalists(self.settings, self.given, extraction, self.adjust is not None, self.derived)
 
-    def _earlier(self, cost: float) -> list[Candidate]:
+    def _earlier(self, now: TensorProblem, cost: float) -> list[Candidate]:
         """The best choice that was made while the e-graph grew, where that at the end costs more.
 
-        A search that ends before it has proved its choice the best may find a dearer one among more e-nodes.
+        A search that ends before it has proved its choice the best may find a dearer one among more e-nodes. Kernels
+        may have been measured since: a choice costs what its e-nodes cost now, as long as they are still offered.
         """
-        extraction, solution = min(self.grown.known, key=lambda known: known[1].cost, default=(None, None))
+        priced = [
+            (now, again) if again is not None else known
+            for known, again in zip(self.grown.known, self.grown.carried(now), strict=True)
+        ]
+        extraction, solution = min(priced, key=lambda known: known[1].cost, default=(None, None))
         if extraction is None or solution is None or solution.cost >= cost:
             return []
         return self.finalists(extraction, {"earlier": solution})[1:]
@@ -249,7 +254,7 @@ class Chooser:
         begins = settings.choices.policy.quantises and extraction.problem.is_limited and not extraction.scales
         deadline = self.deadline.part(_BEGIN if begins else share)
         if not extraction.problem.is_limited:
-            known += self.grown.carried(extraction)
+            known += [one for one in self.grown.carried(extraction) if one is not None]
         rows = Restricted(extraction)
         if rows.is_smaller and not extraction.problem.is_limited:
             first = solve(

@@ -53,11 +53,10 @@ class Grown:
             if len(option.positions) > 1
         )
 
-    def carried(self, extraction: TensorProblem) -> list[Solution]:
-        """The choices made on the way, as solutions of a problem of all e-nodes."""
+    def carried(self, extraction: TensorProblem) -> list[Solution | None]:
+        """The choices made on the way, as solutions of a problem of all e-nodes; None of one that has none there."""
         egraph = self.encoding.egraph
-        every = (carried(solution, before, extraction, egraph) for before, solution in self.known)
-        return [solution for solution in every if solution is not None]
+        return [carried(solution, before, extraction, egraph) for before, solution in self.known]
 
 
 #: Chooses from an e-graph as far as it is grown.

@@ -14,6 +14,7 @@ from eqsat.errors import CostError, EqsatError
 from eqsat.extract.tensors.candidates import candidates
 from eqsat.extract.tensors.pricing import Pricing
 from eqsat.extract.tensors.stated import stated_keys
+from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.report.report import Progress
 from eqsat.runtime.backend import BACKENDS
 from eqsat.steps.log import Log
@@ -36,11 +37,11 @@ def with_kernels(settings: Settings, snapshot: Snapshot, log: Log) -> Settings:
     if settings.device.gpu or not may_measure(settings):
         return settings
     keys: list[Key] = stated_keys(snapshot, Pricing(snapshot, settings.costs))
+    if not settings.device.is_onnxruntime:
+        keys += candidates(snapshot, settings.device, settings.choices, settings.costs.sizes, _MOST_FUSED)
     if settings.device.backend == "c":
         # Programs in C group operators themselves; those element by element cost what their rates say.
-        keys = [key for key in keys if is_product(FusedKey.of(key).op)]
-    elif not settings.device.is_onnxruntime:
-        keys += candidates(snapshot, settings.device, settings.choices, settings.costs.sizes, _MOST_FUSED)
+        keys = [key for key in keys if is_product(op := FusedKey.of(key).op) or function_of(op) is not None]
     if not keys:
         return settings
     with log.phase("calibrate"), settings.deadline.paused():

@@ -52,14 +52,15 @@ def cells(path: Path) -> NotebookNode:
 def executed(path: Path) -> NotebookNode:
     """The notebook with outputs, run in a kernel of its own and in a temporary folder.
 
-    Raises nbclient's CellExecutionError if a cell fails. Costs and evidence are stored in that folder, so that every
-    run begins without any.
+    Raises nbclient's CellExecutionError if a cell fails. Costs, evidence and tuned kernels are stored in that folder,
+    so that every run begins without any.
     """
     notebook = cells(path)
     with tempfile.TemporaryDirectory() as folder:
         settings = {
             "EQSAT_COST_TABLE": str(Path(folder) / "costs.sqlite3"),
             "EQSAT_EVIDENCE": str(Path(folder) / "evidence"),
+            "EQSAT_TUNING_CACHE": str(Path(folder) / "tuning.sqlite3"),
             "PYTHONPATH": os.pathsep.join([str(FOLDER.parent), *filter(None, [os.environ.get("PYTHONPATH")])]),
         }
         client = NotebookClient(

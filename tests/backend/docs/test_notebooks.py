@@ -14,6 +14,7 @@ from notebooks.pairing import FOLDER, LARGEST, cells, executed, sources
 
 ROOT = Path(__file__).parents[3]
 NAMES = {
+    "an_operator_in_five_lines",
     "first_hour",
     "first_look",
     "how_the_integer_program_decides",

@@ -26,6 +26,8 @@ from eqsat.language.terms.dims import evaluate as size_of
 
 #: How often sizes are drawn that a function may not accept, and the largest of them.
 _DRAWS, _LARGEST = 40, 5
+#: The texts that operators were declared from, by the names of these.
+_TEXTS: dict[str, str] = {}
 
 
 def operator_of(function: TensorFunction) -> OpSpec:
@@ -37,6 +39,18 @@ def operator_of(function: TensorFunction) -> OpSpec:
     names = (function.name, f"{function.name}_{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}")
     known = next((OPS[name] for name in names if name in OPS and OPS[name].doc == said), None)
     return known if known is not None else _declared(next(name for name in names if name not in OPS), function)
+
+
+def function_of(name: str) -> TensorFunction | None:
+    """The function that an operator of graphs was declared from; None of an operator that is no comprehension.
+
+    >>> from eqsat.language.comprehension.engine import comprehension
+    >>> twice = comprehension("def twice(float(N) x) -> (y) { y(i) = 2 * x(i) }").twice
+    >>> function_of(operator_of(twice).name).results, function_of("add")
+    (('y',), None)
+    """
+    text = _TEXTS.get(name)
+    return None if text is None else _function(text)
 
 
 def _documentation(function: TensorFunction) -> str:
@@ -51,7 +65,7 @@ def _function(text: str) -> TensorFunction:
 
 
 def _declared(name: str, given_function: TensorFunction) -> OpSpec:
-    text = repr(given_function)
+    text = _TEXTS[name] = repr(given_function)
     function = _function(text)
     scope, types = function.scope, function.types
     operands = function.operands

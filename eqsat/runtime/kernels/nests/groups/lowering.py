@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.terms import Node
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.computation import Computation
 from eqsat.runtime.kernels.nests.groups.convolutions import conv
 from eqsat.runtime.kernels.nests.groups.copies import COPIES
+from eqsat.runtime.kernels.nests.groups.equations import equations
 from eqsat.runtime.kernels.nests.groups.products import PRODUCTS, packed_product
 from eqsat.runtime.kernels.nests.groups.reductions import REDUCTIONS
 from eqsat.runtime.kernels.nests.groups.statements import Form, GroupStatements, PassedViews
 from eqsat.runtime.kernels.nests.groups.windows import WINDOWS
 from eqsat.runtime.kernels.nests.groups.winograd import has_winograd, winograd_conv
 
-#: By operator, the statements that compute it. Those of single elements, and those that only rearrange them, need none.
+#: By operator, the statements that compute it. Those of single elements, and those that only rearrange them, need none;
+#: of comprehensions their text has them.
 CORES: Mapping[str, Callable[[GroupStatements, Node], None]] = {
     **REDUCTIONS,
     **PRODUCTS,
@@ -59,13 +62,13 @@ def forms_of(group: Group) -> tuple[Form, ...]:
 def lowered_group(group: Group, form: Form = "direct") -> LoweredGroup:
     """The computation of a group in a form; UnsupportedError for a group that has none."""
     body = GroupStatements(group, form)
-    cores = [node for node in group.nodes if node.op in CORES]
+    cores = [node for node in group.nodes if node.op in CORES or function_of(node.op) is not None]
     if len(cores) > 1:
         raise UnsupportedError("several operators that are more than element by element")
     core = next((o for node in cores for o in node.outputs if o), None)
     if core is not None:
         body.write_operands(core)
-        _FORMS.get(form, CORES[cores[0].op])(body, cores[0])
+        _FORMS.get(form, CORES.get(cores[0].op, equations))(body, cores[0])
     body.finish(core)
     computation = body.computation()
     names = (*computation.operands, *computation.results)

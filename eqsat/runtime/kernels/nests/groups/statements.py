@@ -224,7 +224,8 @@ class GroupStatements(GroupElements):
 
     def write_operands(self, core: str) -> None:
         """Write results that the core does not make, such as a residual sum before its norm; they are read there."""
-        made_of_core = {v for node, _ in self.following(core) for v in node.outputs if v} | {core}
+        made_of_core = {v for node, _ in self.following(core) for v in node.outputs if v}
+        made_of_core.update(self.makers[core][0].outputs)
         for name in self.group.results:
             if name not in made_of_core:
                 buffer = self.result(name)
