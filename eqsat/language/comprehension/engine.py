@@ -7,9 +7,11 @@ from typing import Any
 
 from eqsat.errors import ComprehensionNameError, ShapeError, nearest
 from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.comprehension.gradients.gradient import gradient_of
 from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.text.parser import fault, parse
+from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.graphs.builder import Builder, Tensor
 
 
@@ -81,6 +83,21 @@ class DefinedFunction(TensorFunction):
             if isinstance(value, Tensor):
                 return self._applied(value.graph, self.by_name(arguments, named))
         return super().__call__(*arguments, out=out, **named)
+
+    def gradient(self, *names: str) -> DefinedFunction:
+        """The gradient in parameters of floats, all of them by default, as a function of the same language.
+
+        It takes the parameters and the gradient of each result of floats, and returns the gradient of each parameter:
+        like any other function it is compiled, tuned, and an operator of graphs. Of numbers that are compared and equal
+        one side counts, least and largest elements share among those that are equal. UsageError where there is none.
+
+        >>> import numpy as np
+        >>> f = comprehension("def mv(float(M,K) A, float(K) x) -> (C) { C(i) +=! A(i,k) * x(k) }").mv
+        >>> f.gradient("x")(np.eye(2, dtype=np.float32), np.ones(2, np.float32), np.array([3, 4], np.float32))
+        array([3., 4.], dtype=float32)
+        """
+        function = gradient_of(self, names)
+        return comprehension(print_function(function))[function.name]
 
     def _applied(self, graph: Builder, given: Mapping[str, Any]) -> Any:
         """The tensors that the function makes in a graph."""

@@ -1,0 +1,184 @@
+"""Gradients of comprehensions: held against differences in float64, for all of the corpus that has one."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.errors import RangeError, UsageError
+from eqsat.language.comprehension.meaning import mathematics
+from eqsat.language.comprehension.text.printer import print_function
+from tests.support.comprehensions.comprehension_corpus import RIGHT
+
+#: What the programs without a gradient do, by how the error says so.
+REFUSED = {
+    "a product over an index": ("prod", "times", "all_forms", "of_nothing"),
+    "an update by the least or the largest": ("capped", "floored", "but_numbers"),
+    "quotients of sizes": ("strided", "windowed", "every_third", "part", "named_place", "tiles"),
+    "integer scalars": ("stepped", "image_with_strides", "with_a_step", "backwards"),
+    "tensors of a caller's that are updated": ("update", "from_zero", "running"),
+    "parts of tensors": ("a_part", "borders"),
+}
+#: Programs whose values are steps, or whose largest elements are equal: differences say nothing of them.
+STEPS = {"casts", "narrow", "small_integers"}
+
+
+def wide(function: Any) -> Any:
+    """The function with double in place of float, half and bfloat16."""
+    text = re.sub(r"\b(float|half|bfloat16|float16|float32)\b", "double", print_function(function.scope.function))
+    return eqsat.comprehension(text)[function.name]
+
+
+def listed(results: Any) -> list[Any]:
+    return list(results) if isinstance(results, tuple) else [results]
+
+
+def with_gradients() -> list[Any]:
+    """The programs of the corpus that have parameters and results of floats."""
+    found = []
+    for program in RIGHT:
+        function, types = program.function, program.function.types
+        parameters = [one.name for one in function.scope.function.parameters]
+        floats = (
+            any(types[name].is_float for name in parameters),
+            any(types[name].is_float for name in function.results),
+        )
+        if all(floats):
+            found.append(program)
+    return found
+
+
+PROGRAMS = with_gradients()
+
+
+def test_the_corpus_has_gradients_but_for_what_is_listed() -> None:
+    refused = set()
+    for program in PROGRAMS:
+        try:
+            program.function.gradient()
+        except UsageError as error:
+            assert "has no gradient here" in error.what
+            refused.add(program.function.name)
+    assert refused == {name for names in REFUSED.values() for name in names}
+    assert len(PROGRAMS) - len(refused) >= 95
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.function.name)
+def test_a_gradient_is_what_differences_say(program: Any) -> None:
+    if program.function.name in {name for names in REFUSED.values() for name in names} | STEPS:
+        return
+    function = wide(program.function)
+    gradient, types = function.gradient(), function.types
+    arguments, named = program.arguments(program.function)
+    parameters = [one.name for one in function.scope.function.parameters]
+    floats = [name for name in parameters if types[name].is_float]
+    rng = np.random.default_rng(1)
+    given = {
+        name: value if not types[name].is_float else np.asarray(value, np.float64)
+        for name, value in zip(parameters, arguments, strict=True)
+    }
+
+    def computed(**changed: Any) -> dict[str, Any]:
+        every = {**given, **changed}
+        with np.errstate(all="ignore"):
+            made = listed(function(*(_number(every[name]) for name in parameters), **named))
+        return dict(zip(function.results, made, strict=True))
+
+    outputs = {name: one for name, one in computed().items() if types[name].is_float}
+    above = {name: rng.standard_normal(np.shape(one)) for name, one in outputs.items()}
+    with np.errstate(all="ignore"):
+        passed = [_number(given[name]) for name in parameters] + [_number(one) for one in above.values()]
+        made = dict(zip(floats, listed(gradient(*passed, **named)), strict=True))
+    for name in floats:
+        way, step = rng.standard_normal(np.shape(given[name])), 1e-6
+        ends = [computed(**{name: given[name] + sign * step * way}) for sign in (1, -1)]
+        with np.errstate(all="ignore"):
+            values = [sum(float(np.sum(one[out] * above[out])) for out in outputs) for one in ends]
+            wanted, found = (values[0] - values[1]) / (2 * step), float(np.sum(made[name] * way))
+        if np.isfinite(wanted):
+            assert made[name].shape == np.shape(given[name])
+            size = float(np.sum(np.abs(made[name] * way))) + 1
+            assert abs(found - wanted) <= 1e-5 * size, (name, found, wanted, gradient)
+
+
+def _number(value: Any) -> Any:
+    return float(value) if np.ndim(value) == 0 and np.asarray(value).dtype.kind == "f" else value
+
+
+#: Arguments at which functions are smooth, where those of the others are not in their domain.
+PLACES = {"acosh": 1.7, "erfcinv": 0.6, "erfinv": 0.4, "normcdfinv": 0.4, "acos": 0.3, "asin": 0.3, "atanh": 0.3}
+WITHOUT = {"lgamma", "tgamma", "remainder", "nextafter"}
+
+
+@pytest.mark.parametrize("name", sorted(mathematics.FUNCTIONS))
+def test_every_function_has_the_derivative_that_differences_say(name: str) -> None:
+    count = mathematics.FUNCTIONS[name].arity
+    names = "abcd"[:count]
+    parameters, read = ", ".join(f"double(N) {one}" for one in names), ", ".join(f"{one}(i)" for one in names)
+    text = f"def f({parameters}) -> (y) {{ y(i) = {name}({read}) }}"
+    function = eqsat.comprehension(text).f
+    if name in WITHOUT:
+        with pytest.raises(UsageError, match=f"{name} has no derivative here"):
+            function.gradient()
+        return
+    given = [np.full(1, PLACES.get(name, 0.83) + 0.21 * place) for place in range(count)]
+    made = listed(function.gradient()(*given, np.ones(1)))
+    for place in range(count):
+        ends = [[one + sign * 1e-6 * (at == place) for at, one in enumerate(given)] for sign in (1, -1)]
+        wanted = (function(*ends[0]) - function(*ends[1])) / 2e-6
+        np.testing.assert_allclose(made[place], wanted, rtol=1e-6, atol=1e-8)
+
+
+def test_a_gradient_is_a_function_like_any_other() -> None:
+    layer = eqsat.comprehension("""
+    def layer(float(B,M) x, float(N,M) w, int32(B) at) -> (y, best) {
+      y(b,n) +=! x(at(b),m) * w(n,m)
+      y(b,n) = fmax(y(b,n), 0)
+      best(b) max=! y(b,n)
+    }""").layer
+    gradient = layer.gradient("w", "x")
+    assert (gradient.name, gradient.results) == ("layer_gradient", ("d_w", "d_x"))
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float32) for shape in ((4, 6), (5, 6)))
+    at, above, best = np.int32([2, 0, 2, 1]), np.ones((4, 5), np.float32), np.zeros(4, np.float32)
+    d_w, d_x = gradient(x, w, at, above, best)
+    mask = (x[at] @ w.T > 0).astype(np.float32)
+    np.testing.assert_allclose(d_w, mask.T @ x[at], rtol=1e-5)
+    wanted = np.zeros_like(x)
+    np.add.at(wanted, at, mask @ w)  # rows that are read twice are added to twice
+    np.testing.assert_allclose(d_x, wanted, rtol=1e-5, atol=1e-6)
+    again = eqsat.comprehension(print_function(gradient.scope.function)).layer_gradient
+    np.testing.assert_array_equal(again(x, w, at, above, best)[0], d_w)
+    with pytest.raises(UsageError, match="no gradient in 'at'"):
+        layer.gradient("at")
+
+
+@pytest.mark.parametrize("count", [3, 5])
+def test_gradients_of_other_extents_than_the_result_has_are_refused(count: int) -> None:
+    convolve = eqsat.comprehension("def f(float(N) x, float(K) w) -> (y) { y(i) +=! x(i + k) * w(k) }").f
+    x, w = np.ones(5, np.float32), np.ones(2, np.float32)
+    assert listed(convolve.gradient()(x, w, np.ones(4, np.float32)))[1].tolist() == [4, 4]
+    with pytest.raises(RangeError, match=f"axis 0 of g_y has {count} elements here"):
+        convolve.gradient()(x, w, np.ones(count, np.float32))
+
+
+def test_what_no_gradient_needs_is_left_out() -> None:
+    both = eqsat.comprehension("def both(float(N) x) -> (y, n) { y(i) = 2 * x(i) n(i) = int32(x(i)) }").both
+    assert [one.statement.target for one in both.gradient().scope.statements] == ["g_y", "d_x"]
+
+
+def test_equal_elements_share_the_gradient_of_the_largest() -> None:
+    largest = eqsat.comprehension("def largest(float(N) x) -> (y) { y max=! x(i) }").largest
+    made = largest.gradient()(np.float32([1, 3, 3, 2]), np.float32(2.0))
+    np.testing.assert_array_equal(made, np.float32([0, 1, 1, 0]))
+
+
+def test_second_derivatives_are_gradients_of_gradients() -> None:
+    cube = eqsat.comprehension("def cube(double(N) x) -> (y) { y(i) = x(i) * x(i) * x(i) }").cube
+    second = cube.gradient().gradient("x")
+    x, one = np.array([0.5, -2.0]), np.ones(2)
+    np.testing.assert_allclose(second(x, one, one), 6 * x)
