@@ -78,7 +78,7 @@ class Builder:
         self._known.setdefault(constant.digest, value)
         return Tensor(self, value)
 
-    def apply(self, op: str, *operands: TensorLike | None, **attrs: Any) -> Any:
+    def apply(self, op: str, /, *operands: TensorLike | None, **attrs: Any) -> Any:
         """An operator by name: its tensor, or a tuple of tensors where it makes several.
 
         ShapeError or GraphError, naming the node and the types of its operands, where they do not fit.

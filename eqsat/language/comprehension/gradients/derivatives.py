@@ -7,7 +7,9 @@ from dataclasses import replace
 from functools import cache
 
 from eqsat.errors import UsageError
-from eqsat.language.comprehension.meaning.element_types import NAMED
+from eqsat.language.comprehension.meaning import mathematics
+from eqsat.language.comprehension.meaning.element_types import NAMED, ElementType, is_float
+from eqsat.language.comprehension.meaning.typed import ElementTypes
 from eqsat.language.comprehension.text.parser import parse
 from eqsat.language.comprehension.text.syntax import (
     Applied,
@@ -18,15 +20,17 @@ from eqsat.language.comprehension.text.syntax import (
     Number,
     Unary,
     rebuilt,
+    walk,
 )
+from eqsat.language.terms import DType
 
 ZERO, ONE = Number(0.0), Number(1.0)
 #: By function, the derivative in each argument: of x, y, z and w. Steps have none where they are flat.
 _DERIVATIVES: Mapping[str, tuple[str, ...]] = {
-    "acos": ("-rsqrt(1 - x * x)",),
-    "acosh": ("rsqrt(x * x - 1)",),
-    "asin": ("rsqrt(1 - x * x)",),
-    "asinh": ("rsqrt(x * x + 1)",),
+    "acos": ("-1 / sqrt(1 - x * x)",),
+    "acosh": ("1 / sqrt(x * x - 1)",),
+    "asin": ("1 / sqrt(1 - x * x)",),
+    "asinh": ("1 / sqrt(x * x + 1)",),
     "atan": ("1 / (1 + x * x)",),
     "atanh": ("1 / (1 - x * x)",),
     "cbrt": ("1 / (3 * cbrt(x) * cbrt(x))",),
@@ -62,7 +66,7 @@ _DERIVATIVES: Mapping[str, tuple[str, ...]] = {
     "sin": ("cos(x)",),
     "sinh": ("cosh(x)",),
     "sinpi": ("3.141592653589793 * cospi(x)",),
-    "sqrt": ("0.5 * rsqrt(x)",),
+    "sqrt": ("0.5 / sqrt(x)",),
     "tan": ("1 / (cos(x) * cos(x))",),
     "tanh": ("1 - tanh(x) * tanh(x)",),
     "trunc": ("",),
@@ -111,67 +115,96 @@ def replaced(expression: Expression, names: Mapping[str, Expression]) -> Express
 
 def times(a: Expression, b: Expression) -> Expression:
     """A product; the second factor is read only where a condition of the first lets it through."""
-    return b if a == ONE else a if b == ONE else _inside(a, lambda one: b if one == ONE else Binary("*", one, b))
+    return inside(a, lambda one: b if one == ONE else Binary("*", one, b))
 
 
-def _inside(factor: Expression, change: Callable[[Expression], Expression]) -> Expression:
+def inside(factor: Expression, change: Callable[[Expression], Expression]) -> Expression:
     """A factor with a change of what its conditions let through; 0 stays 0."""
     if isinstance(factor, Conditional):
-        return replace(factor, yes=_inside(factor.yes, change), no=_inside(factor.no, change))
+        return replace(factor, yes=inside(factor.yes, change), no=inside(factor.no, change))
     return factor if factor == ZERO else change(factor)
 
 
-def _negative(factor: Expression) -> Expression:
-    return _inside(factor, lambda one: Unary("-", one))
+def partials(value: Expression, above: Expression, types: ElementTypes) -> Iterator[tuple[Applied | Name, Expression]]:
+    """The elements of tensors and the scalars that a value reads, each with its derivative times what is `above`.
 
-
-def partials(value: Expression, ranks: Mapping[str, int], where: str) -> Iterator[tuple[Applied | Name, Expression]]:
-    """The elements of tensors and the scalars that a value reads, each with the derivative of the value in it.
-
-    Where two numbers that are compared are equal, the derivative is that of one side. UsageError for a function that
-    has no derivative here.
+    That is a float, from which all is multiplied and divided, so that no factor is one of integers. Where two numbers
+    that are compared are equal, the derivative is that of one side. UsageError for a function that has no derivative
+    here.
     """
-    yield from _through(value, ONE, ranks, where)
-
-
-def _through(
-    value: Expression, factor: Expression, ranks: Mapping[str, int], where: str
-) -> Iterator[tuple[Applied | Name, Expression]]:
+    ranks = types.scope.ranks
     parts: list[tuple[Expression, Expression]] = []
     match value:
-        case Name(name=name) if ranks.get(name) == 0:
-            yield value, factor
+        case Name(name=name) if ranks.get(name) == 0 and name not in types.scope.sizes:
+            yield value, above
         case Applied(name=name) if name in ranks:
-            yield value, factor
-        case Applied(name=name, arguments=arguments):
-            parts = list(zip(arguments, _factors(name, arguments, factor, where), strict=True))
+            yield value, above
+        case Applied():
+            parts = list(zip(value.arguments, _factors(value, above, types), strict=True))
         case Unary(operator="-", operand=operand):
-            parts = [(operand, _negative(factor))]
+            parts = [(operand, _negative(above))]
         case Binary(operator=("+" | "-") as operator, left=left, right=right):
-            parts = [(left, factor), (right, factor if operator == "+" else _negative(factor))]
+            parts = [(left, above), (right, above if operator == "+" else _negative(above))]
         case Binary(operator="*", left=left, right=right):
-            parts = [(left, times(factor, right)), (right, times(factor, left))]
+            parts = [(left, times(above, right)), (right, times(above, left))]
         case Binary(operator="/", left=left, right=right):
-            above = _negative(times(factor, left))
-            parts = [
-                (left, _inside(factor, lambda one: Binary("/", one, right))),
-                (right, _inside(above, lambda one: Binary("/", one, Binary("*", right, right)))),
-            ]
+            parts = [(left, _over(above, right)), (right, _negative(_over(_over(times(above, left), right), right)))]
         case Conditional(condition=condition, yes=yes, no=no):
-            parts = [(yes, Conditional(condition, factor, ZERO)), (no, Conditional(condition, ZERO, factor))]
+            parts = [(yes, _where(condition, above, True)), (no, _where(condition, above, False))]
     for part, its in parts:
         if its != ZERO:
-            yield from _through(part, its, ranks, where)
+            yield from partials(part, its, types)
 
 
-def _factors(name: str, arguments: tuple[Expression, ...], factor: Expression, where: str) -> list[Expression]:
-    """The derivative in each argument of a function, times a factor."""
-    if name in NAMED:
-        return [factor if NAMED[name].is_float else ZERO]
+def _negative(factor: Expression) -> Expression:
+    return inside(factor, lambda one: Unary("-", one))
+
+
+def _over(factor: Expression, divisor: Expression) -> Expression:
+    return inside(factor, lambda one: Binary("/", one, divisor))
+
+
+def _where(condition: Expression, factor: Expression, holds: bool) -> Expression:
+    """A factor where a condition holds, or where it does not, which is looked at inside of those that it has."""
+    return inside(factor, lambda one: Conditional(condition, *((one, ZERO) if holds else (ZERO, one))))
+
+
+def _factors(call: Applied, above: Expression, types: ElementTypes) -> list[Expression]:
+    """The derivative in each argument of a function, times what is above."""
+    if call.name in NAMED:
+        return [above if NAMED[call.name].is_float else ZERO]
+    known = mathematics.function(call.name)
+    name = call.name if known is None else known.name
     if name in _CHOOSING:
-        first = Binary(_CHOOSING[name], arguments[0], arguments[1])
-        return [Conditional(first, factor, ZERO), Conditional(first, ZERO, factor)]
+        first = Binary(_CHOOSING[name], call.arguments[0], call.arguments[1])
+        return [_where(first, above, True), _where(first, above, False)]
     if name not in _DERIVATIVES:
-        raise UsageError(f"{name} has no derivative here", where=where, expected=", ".join(sorted(_DERIVATIVES)))
-    names = dict(zip("xyzw", arguments, strict=False))
-    return [times(factor, replaced(_template(text), names)) if text else ZERO for text in _DERIVATIVES[name]]
+        raise UsageError(
+            f"{name} has no derivative here, and its value has no gradient here",
+            where=types.scope.function.name,
+            expected=", ".join(sorted(_DERIVATIVES)),
+        )
+    result = types.of(call)
+    names = dict(zip("xyzw", (_as_float(one, result, types) for one in call.arguments), strict=False))
+    made = []
+    for text in _DERIVATIVES[name]:
+        template = _template(text) if text else ZERO
+        for part in walk(template):
+            if isinstance(part, Applied) and part.name in types.scope.ranks:
+                raise UsageError(
+                    f"{name} beside a tensor called {part.name} has no gradient here",
+                    where=types.scope.function.name,
+                    expected="another name of the tensor",
+                )
+        made.append(times(above, replaced(template, names)) if text else ZERO)
+    return made
+
+
+def _as_float(argument: Expression, result: ElementType | None, types: ElementTypes) -> Expression:
+    """An argument of a function in the type that this computes in, as templates divide."""
+    given = types.of(argument)
+    if isinstance(argument, Number):
+        return Number(float(argument.value))
+    if given is None or is_float(given) or not isinstance(result, DType):
+        return argument
+    return Applied(result.value, (argument,))

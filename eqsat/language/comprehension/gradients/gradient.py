@@ -9,8 +9,9 @@ from eqsat.errors import UsageError, nearest
 from eqsat.language.comprehension.extents.affine import affine
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
-from eqsat.language.comprehension.gradients.derivatives import ONE, ZERO, partials, replaced, times
+from eqsat.language.comprehension.gradients.derivatives import ONE, ZERO, inside, partials, replaced
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation
+from eqsat.language.comprehension.meaning.typed import ElementTypes
 from eqsat.language.comprehension.text.parser import parse
 from eqsat.language.comprehension.text.syntax import (
     Applied,
@@ -45,12 +46,16 @@ def gradient_of(function: TensorFunction, wanted: Sequence[str] = ()) -> Functio
 
 @dataclass(frozen=True)
 class _Version:
-    """A statement with the name of what its target holds after it; `before` is what it updates, if it does."""
+    """A statement with the name of what its target holds after it; `before` is what it updates, if it does.
+
+    `names` are those that tensors had before it, and `stored` an element that holds its value.
+    """
 
     name: str
     one: ResolvedEquation
     ranges: Mapping[str, tuple[Dim, Dim]]
-    value: Expression
+    names: Mapping[str, str]
+    stored: Expression
     before: str | None
 
 
@@ -73,7 +78,8 @@ class _Gradient:
                     expected=", ".join(floats) or "a parameter of floats",
                     remedy=nearest(name, floats),
                 )
-        self.wanted = self.wanted or tuple(floats)
+        self.wanted = tuple(dict.fromkeys(self.wanted)) or tuple(floats)
+        self._types = ElementTypes(scope, self.function.types)
         self._names = {*scope.ranks, *scope.sizes, *(i for one in scope.statements for i in one.every_index)}
         self._last: dict[str, str] = {}
         self._begun: set[str] = set()
@@ -165,28 +171,41 @@ class _Gradient:
                 raise self._refused(f"a part of {target}")
             if statement.reduction == "*" or (statement.reduction in ("min", "max") and not statement.fresh):
                 raise self._refused(f"{statement.element} {statement.assignment} …")
-            value = self._renamed(one.value)
+            names = dict(self._last)
+            value = _renamed(one.value, names, scope.ranks)
+            if self._types.of(one.value) is not self.function.types[target]:
+                value = Applied(self.function.types[target].value, (value,))  # nothing else says so of this name
+            if statement.reduction in ("min", "max"):
+                value = self._stored(one, ranges, value)
             before = None if statement.is_definition else self._last[target]
             name = self._last[target] = self._fresh(target) if target in self._last else target
             self._target_of[name] = target
-            version = _Version(name, one, ranges, value, before)
+            versions.append(_Version(name, one, ranges, names, value, before))
             clauses = self._ranges(one.every_index, ranges)
             if before is not None:
                 kept = _element(before, [Name(index) for index in one.indices])
                 self._add(name, one.indices, kept, "", False, self._ranges(one.indices, ranges))
             self._add(name, one.indices, value, statement.reduction, statement.fresh, clauses)
-            versions.append(version)
         return versions
 
-    def _renamed(self, value: Expression) -> Expression:
-        """A value that reads tensors under their present names."""
-
-        def change(part: Expression) -> Expression:
-            if isinstance(part, (Applied, Name)) and part.name in self._last and part.name in self.function.scope.ranks:
-                part = replace(part, name=self._last[part.name])
-            return rebuilt(part, change)
-
-        return change(value)
+    def _stored(self, one: ResolvedEquation, ranges: Mapping[str, tuple[Dim, Dim]], value: Expression) -> Expression:
+        """An element that holds a value, which is compared with others: computed again, it may be rounded otherwise."""
+        if isinstance(value, (Applied, Name)) and value.name in (*self.function.scope.ranks, *self._last.values()):
+            return value
+        name = self._fresh("value")
+        at = [self._fresh("p") for _ in one.every_index]
+        lows = [self._size(ranges[index][0]) for index in one.every_index]
+        moved = [
+            place if low == Number(0) else Binary("+", place, low)
+            for place, low in zip(map(Name, at), lows, strict=True)
+        ]
+        extents = {
+            place: (0, ranges[index][1] - ranges[index][0]) for place, index in zip(at, one.every_index, strict=True)
+        }
+        made = replaced(value, dict(zip(one.every_index, moved, strict=True)))
+        self._add(name, at, made, "", False, self._ranges(at, extents))
+        back = zip(map(Name, one.every_index), lows, strict=True)
+        return _element(name, [index if low == Number(0) else Binary("-", index, low) for index, low in back])
 
     def _add(
         self,
@@ -216,17 +235,17 @@ class _Gradient:
         at = [Name(index) for index in one.indices]
         above: Expression = _element(self._adjoints[name], at)
         if one.statement.reduction in ("min", "max"):
-            is_it = Binary("==", version.value, _element(name, at))
+            is_it = Binary("==", version.stored, _element(name, at))
             ties = self._fresh("ties")
             clauses = self._ranges(one.every_index, version.ranges)
             self._add(ties, one.indices, Conditional(is_it, ONE, ZERO), "+", True, clauses)
             above = Conditional(is_it, Binary("/", above, _element(ties, at)), ZERO)
         if version.before is not None:
             self._contribute(version, _element(version.before, at), above, one.indices)
-        ranks = {**self.function.scope.ranks}
-        ranks |= {last: ranks[target] for last, target in self._target_of.items()}
-        for read, factor in partials(version.value, ranks, self.function.name):
-            self._contribute(version, read, times(above, factor), one.every_index)
+        for read, factor in partials(one.value, above, self._types):
+            subscripts = read.arguments if isinstance(read, Applied) else ()
+            known = [_renamed(subscript, version.names, self.function.scope.ranks) for subscript in subscripts]
+            self._contribute(version, _element(version.names.get(read.name, read.name), known), factor, one.every_index)
 
     def _contribute(self, version: _Version, read: Applied | Name, value: Expression, indices: Sequence[str]) -> None:
         """Add a value, over indices of a statement, to the gradient of the element that it reads."""
@@ -237,8 +256,10 @@ class _Gradient:
         subscripts = read.arguments if isinstance(read, Applied) else ()
         shape = self._inferred.shapes[source]
         at = [self._fresh("p") for _ in shape]
-        solved, guards = self._solved(version, subscripts, at, shape)
-        made = replaced(value, solved)
+        solved, guards, compared = self._solved(version, subscripts, at, shape)
+        made = replaced(_renamed(value, version.names, self.function.scope.ranks), solved)
+        for guard in compared:  # what they read may be read only where the value may
+            made = inside(made, lambda one, guard=guard: Conditional(guard, one, ZERO))  # type: ignore[misc]
         for guard in reversed(guards):
             made = Conditional(guard, made, ZERO)
         left = []
@@ -248,7 +269,8 @@ class _Gradient:
                 left.append(index)
             elif index not in solved:  # it is added up for each value of an index that it does not depend on
                 low, high = version.ranges[index]
-                made = Binary("*", made, self._size(high - low))
+                count = Applied("max", (self._size(high - low), Number(0)))
+                made = inside(made, lambda one, count=count: Binary("*", one, count))  # type: ignore[misc]
         if len({type_ for type_ in self.function.types.values() if type_.is_float}) > 1:
             made = Applied(self.function.types[source].value, (made,))
         ranges = {**{one: (0, dim) for one, dim in zip(at, shape, strict=True)}, **version.ranges}
@@ -261,17 +283,21 @@ class _Gradient:
 
     def _solved(
         self, version: _Version, subscripts: Sequence[Expression], at: Sequence[str], shape: Sequence[Dim]
-    ) -> tuple[dict[str, Expression], list[Expression]]:
-        """Indices by the element that subscripts give, and the conditions under which such indices are in range."""
+    ) -> tuple[dict[str, Expression], list[Expression], list[Expression]]:
+        """Indices by the element that subscripts give, the conditions under which these are in range, and others.
+
+        The others are those under which subscripts that no index follows from give the element.
+        """
         solved: dict[str, Expression] = {}
         guards: list[Expression] = []
+        compared: list[Expression] = []
         for subscript, place, dim in zip(subscripts, at, shape, strict=True):
             given = replaced(subscript, solved)
             form = affine(given, self._inferred.known)
             unit = [i for i in version.one.every_index if form is not None and abs(form.factors.get(i, 0)) == 1]
             index = next((i for i in unit if i not in solved), None)
             if index is None or form is None:
-                guards.append(Binary("==", given, Name(place)))
+                compared.append(Binary("==", given, Name(place)))
                 continue
             rest = replaced(given, {index: Number(0)})
             own: Expression = Name(place) if given == Name(index) else Binary("-", Name(place), rest)
@@ -280,7 +306,7 @@ class _Gradient:
             low, high = version.ranges[index]
             if not (isinstance(own, Name) and (low, high) == (0, dim)):
                 guards += [Binary(">=", own, self._size(low)), Binary("<", own, self._size(high))]
-        return solved, [replaced(guard, solved) for guard in guards]
+        return solved, [replaced(one, solved) for one in guards], [replaced(one, solved) for one in compared]
 
     def _ranges(self, indices: Sequence[str], ranges: Mapping[str, tuple[Dim, Dim]]) -> tuple[Clause, ...]:
         return tuple(RangeClause(i, self._size(ranges[i][0]), self._size(ranges[i][1])) for i in indices)
@@ -289,7 +315,7 @@ class _Gradient:
         """An extent as an expression of sizes."""
         if isinstance(dim, int):
             return Number(dim)
-        if "floordiv" in str(dim):
+        if "floordiv" in str(dim) or "mod" in str(dim):
             raise self._refused(f"the range {dim}")
         (function,) = parse(f"def extent(float x) -> (r) {{ r = {dim} }}")
         return function.statements[0].value
@@ -297,3 +323,15 @@ class _Gradient:
 
 def _element(name: str, at: Sequence[Expression]) -> Applied | Name:
     return Applied(name, tuple(at)) if at else Name(name)
+
+
+def _renamed(value: Expression, names: Mapping[str, str], ranks: Mapping[str, int]) -> Expression:
+    """A value that reads tensors under other names; a size may have the name of a tensor."""
+
+    def change(part: Expression) -> Expression:
+        is_read = isinstance(part, Applied) or (isinstance(part, Name) and ranks.get(part.name) == 0)
+        if is_read and isinstance(part, (Applied, Name)) and part.name in names:
+            part = replace(part, name=names[part.name])
+        return rebuilt(part, change)
+
+    return change(value)

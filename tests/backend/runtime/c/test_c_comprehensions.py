@@ -104,3 +104,33 @@ def test_kernels_of_comprehensions_are_measured_and_chosen_by_their_times(tmp_pa
     assert not step.estimated
     made = result.run(x=(given := rng.standard_normal((32, 520)).astype(np.float32)))
     np.testing.assert_allclose(made["y"], np.tanh(local(given, weights[0] + weights[1])), rtol=1e-4, atol=1e-4)
+
+
+def test_gradients_of_largest_elements_are_those_of_the_elements_that_were_compared():
+    """A value that is computed again may be rounded otherwise: by vectors in one loop, and one by one in another."""
+    largest = eqsat.comprehension("""
+    def f(float(N,M) x, float(M) w, float(N) b) -> (y) { y(i) max=! exp(x(i,j) * w(j) + b(i)) }""").f
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(shape).astype(np.float32) for shape in ((200, 45), 45, 200)]
+    above = np.ones(200, np.float32)
+    gradient = largest.gradient()
+    wanted = gradient(*inputs, above)
+    assert all(np.count_nonzero(row) == 1 for row in wanted[0])
+    g = eqsat.Graph("gradient")
+    tensors = [g.input(f"v{place}", one.shape) for place, one in enumerate((*inputs, above))]
+    for place, one in enumerate(gradient(*tensors)):
+        g.output(f"d{place}", one)
+    graph = g.build()
+    given = {f"v{place}": one for place, one in enumerate((*inputs, above))}
+    made = select("c").compile(graph, threads=1).run(given)
+    for place, (one, other) in enumerate(zip(eqsat.kernel(gradient)(*inputs, above), wanted, strict=True)):
+        for result in (one, made[f"d{place}"]):
+            np.testing.assert_allclose(result, other, rtol=1e-3, atol=1e-3)
+
+
+def test_scalars_may_have_any_name():
+    scaled = eqsat.comprehension("def k(float(N) x, int32 op, int32 self) -> (y) { y(i) = x(i) * op + self }").k
+    g = eqsat.Graph("named")
+    g.output("y", scaled(g.input("x", (7,)), 3, 2))
+    made = select("c").compile(g.build(), threads=1).run({"x": np.arange(7, dtype=np.float32)})
+    np.testing.assert_array_equal(made["y"], 3 * np.arange(7, dtype=np.float32) + 2)

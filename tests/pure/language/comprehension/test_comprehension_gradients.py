@@ -71,9 +71,13 @@ def test_the_corpus_has_gradients_but_for_what_is_listed() -> None:
 def test_a_gradient_is_what_differences_say(program: Any) -> None:
     if program.function.name in {name for names in REFUSED.values() for name in names} | STEPS:
         return
-    function = wide(program.function)
-    gradient, types = function.gradient(), function.types
     arguments, named = program.arguments(program.function)
+    check(wide(program.function), arguments, named)
+
+
+def check(function: Any, arguments: Any, named: Any) -> None:
+    """Hold the gradient of a function in double against differences."""
+    gradient, types = function.gradient(), function.types
     parameters = [one.name for one in function.scope.function.parameters]
     floats = [name for name in parameters if types[name].is_float]
     rng = np.random.default_rng(1)
@@ -107,6 +111,83 @@ def test_a_gradient_is_what_differences_say(program: Any) -> None:
 
 def _number(value: Any) -> Any:
     return float(value) if np.ndim(value) == 0 and np.asarray(value).dtype.kind == "f" else value
+
+
+#: Factors that integers could be, conditions inside of conditions, and targets whose type another statement decides.
+TRICKY = {
+    "integers divided": ("def f(double(N) x) -> (y) { y(i) = x(i) / 2 * 3 }", {}),
+    "an index by a size": ("def f(double(N) x) -> (y) { y(i) = i * (x(i) / N) }", {}),
+    "integers multiplied": ("def f(double(N) x, int32(N) n) -> (y) { y(i) = n(i) * (n(i) * x(i)) }", {"n": 100_000}),
+    "unsigned negated": (
+        "def f(double(N) x, uint32(N) n) -> (y) { y(i) = -x(i) * n(i) + n(i) * (1.5 - x(i)) }",
+        {"n": 3},
+    ),
+    "truths multiplied": (
+        "def f(double(N) x) -> (y) { y(i) = (1 - x(i)) * (x(i) > 0) + x(i) * (x(i) > -9) * (x(i) < 9) }",
+        {},
+    ),
+    "divided by integers": ("def f(double(N) x, int32(N) n) -> (y) { y(i) = fdivide(x(i), n(i)) }", {"n": 3}),
+    "a power of 0": ("def f(double(N) x, uint32(N) n) -> (y) { y(i) = pow(2 + fabs(x(i)), n(i)) }", {"n": 0}),
+    "an angle": ("def f(double(N) x, int32(N) n) -> (y) { y(i) = atan2(x(i), n(i)) + atan2(3, x(i)) }", {"n": 100_000}),
+    "a type by all": ("def f(double(N) x) -> (y) { y(i) = 3 where i in 0:N y(i) = y(i) / 2 * x(i) }", {}),
+    "a stated type": (
+        "def f(int32(N) n, double(N) x) -> (double(N) y, double(N) z) { y(i) = n(i) z(i) = y(i) / 2 * x(i) }",
+        {"n": 3},
+    ),
+    "wide integers": (
+        "def f(double(N) x, int32(N) n) -> (int64(N) k, y) { k(i) = n(i) y(i) = double(k(i) * k(i)) * x(i) }",
+        {"n": 100_000},
+    ),
+    "an empty range": ("def f(double(N) x, double(M) w) -> (y) { y +=! x(0) + w(i) where i in 0:M-5 }", {}),
+    "conditions in conditions": (
+        "def f(double(N) x, double(N) w) -> (y) { y(i) = i > 0 ? (x(i-1) > 0 ? w(i) : 0.0) : w(i) where i in 0:N }",
+        {},
+    ),
+    "a larger one under a condition": (
+        "def f(double(N) x) -> (y) { y(i) = i > 0 ? fmaxf(x(i-1), x(i)) : expf(x(i)) where i in 0:N }",
+        {},
+    ),
+    "a place under a condition": (
+        "def f(double(N) x, int32(N) at) -> (y) { y(i) = i > 0 ? x(at(i-1)) : 0.0 where i in 0:N }",
+        {"at": 2},
+    ),
+    "no division by 0": (
+        "def f(double(N) x, int32(N) n) -> (y) { y(i) = n(i) > 0 ? x(6 / n(i) % 3) : (n(i) != 0 ? x(i) : 0.0) }",
+        {"n": 0},
+    ),
+    "a size that is a target": (
+        "def f(double(N) x) -> (N) { N(i) = x(i) * x(i) N(i) += x(N-1-i) N(i) += x(N-1-i) * x(i) }",
+        {},
+    ),
+    "the least of products": (
+        "def f(double(N) x, double(M) w) -> (y) { y(i) min=! exp(x(i + j - 1) * w(j)) where i in 0:N, j in 1:M-1 }",
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRICKY)
+def test_gradients_where_integers_and_conditions_meet(name: str) -> None:
+    text, given = TRICKY[name]
+    function, rng = eqsat.comprehension(text).f, np.random.default_rng(3)
+    sizes = {"N": 4, "M": 3}
+    arguments = [
+        rng.standard_normal(sizes[one.extents[0]])
+        if one.name not in given
+        else np.full(sizes[one.extents[0]], given[one.name], function.types[one.name].numpy)
+        for one in function.scope.function.parameters
+    ]
+    check(function, arguments, {})
+
+
+def test_names_that_a_gradient_cannot_have_are_told_of() -> None:
+    taken = eqsat.comprehension("def f(double(N) sin, double(N) x) -> (y) { y(i) = cos(x(i)) * sin(i) }").f
+    with pytest.raises(UsageError, match="cos beside a tensor called sin has no gradient here"):
+        taken.gradient()
+    with pytest.raises(UsageError, match="has no gradient here"):
+        eqsat.comprehension("def f(double(N) x) -> (y) { y(i) = x(i) * 2 where i in 0:N%4 }").f.gradient()
+    twice = eqsat.comprehension("def f(double(N) x) -> (y) { y(i) = x(i) * x(i) }").f.gradient("x", "x")
+    assert twice.results == ("d_x",)
 
 
 #: Arguments at which functions are smooth, where those of the others are not in their domain.
