@@ -180,14 +180,12 @@ def bench(
     streams: none, each alone, all but each, and all.
     """
     paths = [*(Path(name) for names in models for name in names), *given]
-    from eqsat.costs.devices.device import Device
-
     if not paths:
         raise UsageError("no model", expected="one or more ONNX files", remedy="eqsat bench MODEL.onnx")
     check_threads(threads)
     if all(unreadable(path) for path in paths):
         check_model_file(paths[0])
-    placed = Device.of(device) if ablation else _device(device)
+    placed = _named(device) if ablation else _device(device)
     run = Contest(placed, _forms(forms), dict(sizes), threads, rounds, seconds, time_limit, check)
     if ablation:
         _check_ablation(consumers, precision, forms)
@@ -279,6 +277,13 @@ def _ablations_written(folder: Path | None, device: Device) -> Callable[[Sequenc
             write_ablations(folder, device.name, {**_about(device), "failed": dict(failed)}, done)
 
     return write
+
+
+def _named(name: str) -> Device:
+    """A device by its name or file, whether it is here or not."""
+    from eqsat.costs.devices.device import Device
+
+    return Device.of(name)
 
 
 def _device(name: str) -> Device:
