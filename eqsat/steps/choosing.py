@@ -94,7 +94,7 @@ class Chooser:
         if len(extraction.snapshot.nodes) > _QUICK_NODES:
             return extraction, solve(problem, extractor="greedy", should_stop=stop)
         deadline = self.settings.deadline.part(_QUICK_SHARE, _QUICK_SECONDS)
-        known = [one for one in self.grown.carried(extraction) if one is not None]
+        known = self.grown.carried(extraction)
         return extraction, solve(problem, time_limit=deadline, should_stop=stop, known=known)
 
     def problem(self, counted: Sequence[str] = ()) -> TensorProblem:
@@ -174,11 +174,7 @@ class Chooser:
         A search that ends before it has proved its choice the best may find a dearer one among more e-nodes. Kernels
         may have been measured since: a choice costs what its e-nodes cost now, as long as they are still offered.
         """
-        priced = [
-            (now, again) if again is not None else known
-            for known, again in zip(self.grown.known, self.grown.carried(now), strict=True)
-        ]
-        extraction, solution = min(priced, key=lambda known: known[1].cost, default=(None, None))
+        extraction, solution = min(self.grown.repriced(now), key=lambda known: known[1].cost, default=(None, None))
         if extraction is None or solution is None or solution.cost >= cost:
             return []
         return self.finalists(extraction, {"earlier": solution})[1:]
@@ -254,7 +250,7 @@ class Chooser:
         begins = settings.choices.policy.quantises and extraction.problem.is_limited and not extraction.scales
         deadline = self.deadline.part(_BEGIN if begins else share)
         if not extraction.problem.is_limited:
-            known += [one for one in self.grown.carried(extraction) if one is not None]
+            known += self.grown.carried(extraction)
         rows = Restricted(extraction)
         if rows.is_smaller and not extraction.problem.is_limited:
             first = solve(

@@ -53,10 +53,15 @@ class Grown:
             if len(option.positions) > 1
         )
 
-    def carried(self, extraction: TensorProblem) -> list[Solution | None]:
-        """The choices made on the way, as solutions of a problem of all e-nodes; None of one that has none there."""
+    def carried(self, now: TensorProblem) -> list[Solution]:
+        """The choices made on the way, as solutions of a problem of all e-nodes; those that have none are left out."""
+        return [solution for problem, solution in self.repriced(now) if problem is now]
+
+    def repriced(self, now: TensorProblem) -> list[tuple[TensorProblem, Solution]]:
+        """The choices made on the way, as solutions of a problem of all e-nodes, or of their own where it has none."""
         egraph = self.encoding.egraph
-        return [carried(solution, before, extraction, egraph) for before, solution in self.known]
+        every = ((known, carried(known[1], known[0], now, egraph)) for known in self.known)
+        return [known if again is None else (now, again) for known, again in every]
 
 
 #: Chooses from an e-graph as far as it is grown.

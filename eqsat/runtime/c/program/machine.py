@@ -99,10 +99,13 @@ class CMachine:
         """Run all kernels by a call from Python for each of them, to see what one call for all is worth."""
         with blas_threads(self._blas_threads):
             for launch, call in self._calls:
-                if call is None:
-                    self._fall_back(launch)
-                else:
-                    self._check(call(self._pointers))
+                self._run_alone(launch, call)
+
+    def _run_alone(self, launch: Launch, call: Entry | None) -> None:
+        if call is None:
+            self._fall_back(launch)
+        else:
+            self._check(call(self._pointers))
 
     @cached_property
     def _calls(self) -> list[tuple[Launch, Entry | None]]:
@@ -149,10 +152,7 @@ class CMachine:
         spans, first = [], time.perf_counter()
         for launch, call in self._calls:
             begin = time.perf_counter()
-            if call is None:
-                self._fall_back(launch)
-            else:
-                self._check(call(self._pointers))
+            self._run_alone(launch, call)
             end = time.perf_counter()
             moved = moved_bytes(launch)
             spans.append(Span(launch.label, launch.kind, begin - first, end - begin, moved, launch.values))

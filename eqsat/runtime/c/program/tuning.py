@@ -74,7 +74,7 @@ def _forms_and_options(kernel: CKernel) -> list[KernelChoice]:
 
 
 def key_of(kernel: CKernel, threads: int | None) -> KernelKey:
-    """The key under which the choice of a kernel is kept: its computation, the threads of BLAS, and this processor."""
+    """The key under which the choice of a kernel is kept: its computation, the threads, and this processor."""
     shared = f"{kernel.label}; threads {threads or 'any'}"
     return KernelKey(kernel.key, shared, _TARGET, toolchain().architecture)
 

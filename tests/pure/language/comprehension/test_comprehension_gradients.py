@@ -247,6 +247,11 @@ def test_gradients_of_other_extents_than_the_result_has_are_refused(count: int) 
         convolve.gradient()(x, w, np.ones(count, np.float32))
 
 
+def test_sizes_may_be_called_as_quotients_are() -> None:
+    text = "def f(double(modes) x, double(K) w) -> (y) { y(i) +=! x(i + k) * w(k) }"
+    assert eqsat.comprehension(text).f.gradient().results == ("d_x", "d_w")
+
+
 def test_what_no_gradient_needs_is_left_out() -> None:
     both = eqsat.comprehension("def both(float(N) x) -> (y, n) { y(i) = 2 * x(i) n(i) = int32(x(i)) }").both
     assert [one.statement.target for one in both.gradient().scope.statements] == ["g_y", "d_x"]
