@@ -1,6 +1,6 @@
-"""Settings of all tests: no property test is judged by how long an example takes; no operator outlives its test; no
-cost comes with eqsat, so that machines with shipped entries and without see the same; sessions that tests make have
-one thread unless they say otherwise."""
+"""Settings of all tests: no property test is judged by how long an example takes; no cost comes with eqsat, so that
+machines with shipped entries and without see the same; sessions that tests make have one thread unless they say
+otherwise."""
 
 import gc
 import itertools
@@ -17,7 +17,6 @@ from hypothesis import settings
 from eqsat import cli
 from eqsat.costs.table import shipped
 from eqsat.costs.table.table import VARIABLE
-from eqsat.language.declaration import registry
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE
 
 
@@ -80,15 +79,6 @@ def _one_thread() -> Iterator[None]:
         patch.setattr(onnxruntime, "SessionOptions", one_thread)
         patch.setattr(onnxruntime, "InferenceSession", on_one_thread)
         yield
-
-
-@pytest.fixture(autouse=True)
-def _forgotten() -> Iterator[None]:
-    """Operators that a test declares are gone after it, so that no other test finds laws of theirs."""
-    before = set(registry.OPS)
-    yield
-    for name in [n for n, one in registry.OPS.items() if n not in before and not one.is_shipped]:
-        registry.forget(name)
 
 
 @pytest.fixture
