@@ -1,5 +1,5 @@
 """Files that need packages which are not installed are not collected for doctests; no result of an earlier run is found
-again, nor kept, unless a test names a folder for results; no operator outlives its test, or the doctest that declares it."""
+again, nor kept, unless a test names a folder for results; no operator outlives the test or doctest that declares it."""
 
 import os
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ collect_ignore_glob = [] if find_spec("torch") and find_spec("onnxscript") else 
 
 @pytest.fixture(autouse=True)
 def _forgotten() -> Iterator[None]:
-    """Operators that a test or a doctest declares are gone after it: they have laws, and no result is kept beside them."""
+    """Operators that a test or doctest declares are gone after it: they have laws, and no result is kept beside one."""
     before = set(registry.OPS)
     yield
     for name in [n for n, one in registry.OPS.items() if n not in before and not one.is_shipped]:

@@ -9,4 +9,5 @@ from eqsat.language.declaration.spec import Sample as Sample
 from eqsat.language.declaration.spec import SampleRule as SampleRule
 from eqsat.language.declaration.spec import normal_axis as normal_axis
 from eqsat.language.declaration.spec import present as present
+from eqsat.language.declaration.spec import refuse_integers as refuse_integers
 from eqsat.language.declaration.spec import same_dtype as same_dtype

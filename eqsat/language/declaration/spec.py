@@ -308,6 +308,14 @@ def present(operands: Operands, index: int) -> TensorType:
     return operand
 
 
+def refuse_integers(operand: TensorType) -> None:
+    """ShapeError for an operand that holds no floats, where ONNX takes none either."""
+    if not operand.dtype.is_float:
+        raise ShapeError(
+            f"an operand of {operand.dtype.value}", expected="a tensor of floats", remedy="cast the operand"
+        )
+
+
 def same_dtype(operands: Sequence[TensorType]) -> None:
     """ShapeError unless all operands have one element type."""
     kinds = {t.dtype for t in operands}

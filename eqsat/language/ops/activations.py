@@ -10,16 +10,36 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import Operands, OpSpec, Sample, op, present, same_dtype, symbolic
+from eqsat.language.declaration import (
+    InferRule,
+    Operands,
+    OpSpec,
+    Sample,
+    op,
+    present,
+    refuse_integers,
+    same_dtype,
+    symbolic,
+)
 from eqsat.language.declaration.spec import Reference, same_as
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to, pointwise
 from eqsat.language.terms import Attrs, DType, Shape, TensorType
 
+#: The shape rule of functions of numbers of any type.
+_SAME = same_as()
 
-def unary(onnx: str, **facts: Any) -> Callable[[Reference], OpSpec]:
+
+def unary(onnx: str, infer: InferRule = _SAME, **facts: Any) -> Callable[[Reference], OpSpec]:
     """Declare a function of one variable, applied to each element."""
-    return pointwise(onnx, same_as(), **facts)
+    return pointwise(onnx, infer, **facts)
+
+
+def _floats(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
+    """The type of the operand, which holds floats."""
+    x = present(operands, 0)
+    refuse_integers(x)
+    return (x,)
 
 
 def _function(name: str, onnx: str, doc: str, **facts: Any) -> OpSpec:
@@ -151,7 +171,7 @@ def selu(xp: Any, x: Any, *, alpha: float = 1.6732631921768188, gamma: float = 1
     return xp.multiply(xp.number(gamma, x), xp.where(xp.less(xp.number(0.0, x), x), x, curve))
 
 
-@unary("HardSigmoid", hides_sign=True)
+@unary("HardSigmoid", _floats, hides_sign=True)
 def hard_sigmoid(xp: Any, x: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
     """max(0, min(1, alpha · x + beta))."""
     line = xp.add(xp.multiply(xp.number(alpha, x), x), xp.number(beta, x))
@@ -185,7 +205,7 @@ def mish(xp: Any, x: Any) -> Any:
     return xp.multiply(x, xp.apply("tanh", softplus.reference(xp, x)))
 
 
-@unary("ThresholdedRelu")
+@unary("ThresholdedRelu", _floats)
 def thresholded_relu(xp: Any, x: Any, *, alpha: float = 1.0) -> Any:
     """The operand x where above `alpha`, else 0."""
     return xp.where(xp.less(xp.number(alpha, x), x), x, xp.number(0.0, x))
@@ -199,7 +219,7 @@ def shrink(xp: Any, x: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
     return xp.where(xp.less(x, xp.number(-lambd, x)), xp.add(x, offset), above)
 
 
-@unary("Gelu")
+@unary("Gelu", _floats)
 def gelu(xp: Any, x: Any, *, approximate: str = "none") -> Any:
     """Gaussian error linear unit, x / 2 · (1 + erf(x / √2)), or its approximation by "tanh"."""
     # The constants are those that float32 holds, as exporters write them, so that recognised parts agree exactly.

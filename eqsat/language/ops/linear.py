@@ -79,6 +79,10 @@ def matmul(xp: Any, a: Any, b: Any) -> Any:
 def _gemm_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     a, b = present(operands, 0), present(operands, 1)
     same_dtype([t for t in operands if t is not None])
+    if not a.dtype.is_float and not (float(attrs["alpha"]).is_integer() and float(attrs["beta"]).is_integer()):
+        raise ShapeError(
+            f"alpha {attrs['alpha']} and beta {attrs['beta']} of a gemm of {a}", expected="whole numbers for integers"
+        )
     if a.shape is None or b.shape is None:
         return (TensorType(a.dtype, None),)
     if a.rank != 2 or b.rank != 2:

@@ -16,7 +16,7 @@ from eqsat.language.ops.movement import smaller
 from eqsat.language.ops.operands import demands, enumeration
 from eqsat.language.ops.reduce import flops_per_input, mean
 from eqsat.language.ops.windows import conv_geometry, pad_spatial, window_count, windows
-from eqsat.language.terms import Attrs, Dim, Shape, TensorType, ceildiv, evaluate, product
+from eqsat.language.terms import Attrs, Dim, Shape, Sym, TensorType, ceildiv, evaluate, product
 
 Ints: TypeAlias = tuple[int, ...]
 
@@ -33,7 +33,27 @@ def _pool_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
     sizes = tuple(
         count(x.shape[2 + i], kernel[i], strides[i], pads[i], pads[spatial + i], dilations[i]) for i in range(spatial)
     )
+    for i, made in enumerate(sizes):
+        border = pads[i], pads[spatial + i]
+        if _sees_padding_alone(x.shape[2 + i], made, kernel[i], strides[i], border, dilations[i]):
+            raise ShapeError(
+                f"a window lies in the padding of axis {2 + i} alone",
+                expected="pads smaller than windows, and an element for each window",
+            )
     return (x.with_shape((*x.shape[:2], *sizes)),)
+
+
+def _sees_padding_alone(
+    size: Dim, count: Dim, kernel: int, stride: int, border: tuple[int, int], dilation: int
+) -> bool:
+    """True if a window along an axis may have no element of the operand; of unknown sizes, if a pad holds all of it."""
+    begin, end = border
+    if begin > dilation * (kernel - 1) or end > dilation * (kernel - 1):
+        return True
+    if isinstance(size, Sym) or isinstance(count, Sym):
+        return False
+    # A window that begins before the operand has an element among the first `dilation` places.
+    return (count - 1) * stride - begin >= size or (begin > 0 and size < dilation)
 
 
 def _ceil_count(size: Dim, kernel: Dim, stride: int, begin: int, end: int, dilation: int) -> Dim:

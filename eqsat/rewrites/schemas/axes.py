@@ -204,7 +204,7 @@ def _from_an_axis_on(op: Operator, attribute: str) -> Iterator[Statement]:
             f"{f}-bias-into",
             f"{plain} + b",
             op.applied("x", *others, "b"),
-            ["spans(x, b)", "wide(x)"],
+            ["spans(x, b)", f"rank(b) <= rank(x) - a.{attribute}", "wide(x)"],
             phase="associate",
         )
     for added in ((), ("b",)) if op.form.additions else ((),):

@@ -138,3 +138,33 @@ def test_what_is_kept_is_typed_and_says_why(op_type):
     (node,) = graph.nodes
     assert (node.op, node.attrs["reason"]) == (OPAQUE, reason)
     assert [str(graph.type(o)) for o in node.outputs] == types
+
+
+@pytest.mark.parametrize(
+    ("scale", "axis", "ops"),
+    [
+        ((4,), -1, ["layer_norm"]),
+        ((1, 1, 4), 2, ["layer_norm"]),
+        ((3, 4), 1, ["layer_norm"]),
+        ((3, 4), 2, ["layer_norm", "mul", "add"]),
+        ((2, 1, 4), -1, ["layer_norm", "mul", "add"]),
+        ((2, 3, 4), 1, ["layer_norm", "mul", "add"]),
+    ],
+    ids=str,
+)
+def test_gains_that_differ_along_axes_that_are_not_normalised_are_multiplied_behind(scale, axis, ops):
+    feed = {"x": floats(2, 3, 4)}
+    compare(model("LayerNormalization", feed, [floats(*scale), floats(4)], axis=axis), feed, *ops)
+    if len(ops) > 1:
+        ops = ["rms_norm", "mul"]
+        compare(model("RMSNormalization", feed, [floats(*scale)], opset=23, axis=axis), feed, *ops)
+
+
+def test_dilated_windows_that_lie_in_padding_alone_are_left_to_onnx_runtime():
+    attrs = {"kernel_shape": [2], "pads": [1, 1], "dilations": [2]}
+    feed = {"x": floats(1, 2, 2)}
+    compare(model("AveragePool", feed, opset=19, **attrs), feed, "avg_pool")
+    feed = {"x": floats(1, 2, 1)}
+    proto = model("AveragePool", feed, opset=19, **attrs)
+    (node,) = load(proto).nodes
+    assert (node.op, "lies in the padding of axis 2 alone" in node.attrs["reason"]) == (OPAQUE, True)

@@ -196,7 +196,7 @@ def test_false_rules_of_constants_are_not(text: str) -> None:
         ("conv(pad(x, pads=p, mode='constant', value=1.0), w, **a) => conv(x, w, pads=padded_by(a, p), **a) "
          "if pads_space(p), a.group == 1, a.strides == (), a.dilations == ()", False),
         (f"avg_pool({PAD}, **a) => avg_pool(x, pads=padded_by(a, p), **a) "
-         "if pads_space(p), a.count_include_pad, not a.ceil_mode, a.strides == ()", True),
+         "if pads_space(p), a.count_include_pad, not a.ceil_mode, a.strides == ()", False),
         (f"avg_pool({PAD}, **a) => avg_pool(x, pads=padded_by(a, p), **a) if pads_space(p), not a.ceil_mode", False),
         (f"max_pool({PAD}, **a) => max_pool(x, pads=padded_by(a, p), **a) if pads_space(p)", False),
     ],

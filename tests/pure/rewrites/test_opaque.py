@@ -24,6 +24,7 @@ TRUE = {
     "conv(x * c, w, **a) => conv(x, w * c, **a) if size(c) == 1, rank(c) == 0": 4,
     "reduce_sum(conv_transpose(x, w, **a), axes=(0,), keepdims=True)"
     " => conv_transpose(reduce_sum(x, axes=(0,), keepdims=True), w, **a)": 4,
+    "max_pool(x + c, **a) => max_pool(x, **a) + c if rank(c) == 0, wide(x)": 4,
     "lrn(concat(*xs, axis=0), **a) => concat(*[lrn(x, **a) for x in xs], axis=0)"
     " if all(without(shape(x), 0) == without(shape(xs[0]), 0) for x in xs)": 4,
     "hardmax(transpose(x, perm=p), axis=k) => transpose(hardmax(x, axis=p[k]), perm=p)": 4,
@@ -45,6 +46,10 @@ FALSE = [
     "conv(x, w, **a) + conv(y, w, **a) => conv(x + y, w, **a) if same_shape(x, y)",
     "conv(x, w, b, **a) * c => conv(x * c, w, b, **a) if rank(c) == 0, a.activation == 'none'",
     "conv(x, w, b, **a) => conv(x, w, **a) if a.activation == 'none'",
+    "max_pool(x * c, **a) => max_pool(x, **a) * c if rank(c) == 0, wide(x)",
+    "max_pool(c - x, **a) => c - max_pool(x, **a) if rank(c) == 0, wide(x)",
+    "max_pool(x + c, **a) => max_pool(x, **a) + c if same_shape(x, c), wide(x)",
+    "max_pool(cast(x, to='int8'), **a) => cast(max_pool(x, **a), to='int8') if dtype(x) == 'int32'",
     "max_pool(x, **a) + max_pool(y, **a) => max_pool(x + y, **a) if same_shape(x, y)",
     "lrn(concat(*xs, axis=1), **a) => concat(*[lrn(x, **a) for x in xs], axis=1)"
     " if all(without(shape(x), 1) == without(shape(xs[0]), 1) for x in xs)",

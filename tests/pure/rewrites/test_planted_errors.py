@@ -110,9 +110,9 @@ PLANTED = {
         "x / c + y / c => (x + y) / c if same_shape(x, y), finite(x, y, c)",
         "x / c + y / c => (x + y) / c if same_shape(x, y), finite(x, y, c), floating(x)",
     ),
-    "a product of integers scaled by a fraction taken as linear": (
-        "gemm(x, v, **a) - gemm(x, w, **a) => gemm(x, v - w, **a) if same_shape(v, w), finite(x, v, w)",
-        "gemm(x, v, **a) - gemm(x, w, **a) => gemm(x, v - w, **a) if same_shape(v, w), finite(x, v, w), wide(x)",
+    "a mean of integers taken as linear": (
+        "reduce_mean(x, **a) - reduce_mean(y, **a) => reduce_mean(x - y, **a) if same_shape(x, y), finite(x, y)",
+        "reduce_mean(x, **a) - reduce_mean(y, **a) => reduce_mean(x - y, **a) if same_shape(x, y), finite(x, y), wide(x)",
     ),
     "a product with zero without finiteness": (
         "x * c => expand(c, shape=shape(mul(x, c))) if is_all(c, 0), floating(x)",

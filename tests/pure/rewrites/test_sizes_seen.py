@@ -10,7 +10,6 @@ from eqsat.rewrites.proof.sizes import prove_sizes
 from tests.support.candidates import parsed
 
 POOLED = "slice(max_pool(log(x), **a), axes=(2,), starts=(0,), ends=(1,), steps=(1,))"
-AVERAGED = "slice(avg_pool(x, **a), axes=(2,), starts=(0,), ends=(1,), steps=(1,))"
 SUMMED = "slice(cumsum(log(x), axis=0), axes=(0,), starts=(0,), ends=(1,), steps=(1,))"
 CONVOLVED = "conv(x, w, strides=s, pads=(), dilations=(), group=1, activation='none')"
 DIFFER = ", ".join(f"dtype({a}) != dtype({b})" for a, b in ("ab", "ac", "ad", "bc", "bd", "cd"))
@@ -23,8 +22,6 @@ FALSE = [
     "trilu(log(x), k=0, upper=True)"
     " => trilu(log(x), k=0, upper=True) + 0 * reduce_sum(log(x), axes=(0, 1), keepdims=True) if rank(x) == 2",
     f"{SUMMED} => {SUMMED} + 0 * reduce_sum(log(x), axes=(0,), keepdims=True) if rank(x) == 1",
-    # A mean of pads alone has no value.
-    f"{AVERAGED} => {AVERAGED} + 0 * reduce_sum(avg_pool(x, **a), axes=(2,), keepdims=True) if rank(x) == 3",
     # Types that are alike are not the same.
     "relu(x) => relu(x) * fill(shape=(), value=(2.0 if representable(x, 100000.0) and not representable(x, 3.4e38)"
     " else 1.0), dtype=dtype(x))",

@@ -32,7 +32,8 @@ _IS_GROUPED: dict[str, Any] = {
 _IDENTITY = "conv(x, identity_kernel(channels=c, kernel=k, dtype=t), **a) => x"
 _MEANS = (
     "conv(x, pool_kernel(channels=c, kernel=k, dtype=t), **a) => avg_pool(x, kernel={kernel}, strides={strides},"
-    " pads={pads}, dilations={dilations}, count_include_pad={counted}) if a.group == {group}, a.activation == 'none'"
+    " pads={pads}, dilations={dilations}, count_include_pad={counted}) if a.group == {group}, a.activation == 'none',"
+    " all(d == 1 for d in a.dilations), all(n < m for n, m in zip(a.pads, k + k))"
 )
 _IS_MEAN: dict[str, Any] = {
     "kernel": "k",

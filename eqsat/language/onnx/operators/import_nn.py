@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.errors import ShapeError
 from eqsat.language.declaration import normal_axis
 from eqsat.language.onnx.files.tensors import dtype_of
-from eqsat.language.onnx.operators.derived import import_plain
+from eqsat.language.onnx.operators.derived import import_plain, stated
 from eqsat.language.onnx.operators.export_reshape import runs_at_every_size
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops import OPS
@@ -129,7 +130,14 @@ def _check_windows(call: Call, kernel: tuple[int, ...]) -> None:
 def _pool(call: Call) -> None:
     if call.uses(1):
         raise Unsupported("the indices of MaxPool")
-    call.emit(call.op, call.value(0), **pooling(call, call.op))
+    attrs = pooling(call, call.op)
+    try:
+        call.emit(call.op, call.value(0), **attrs)
+    except ShapeError as fault:
+        if max(attrs["dilations"]) == 1:
+            raise
+        # ONNX Runtime checks pads against windows alone, and means of no elements are zeros there.
+        raise Unsupported(fault.what) from fault
 
 
 def pooling(call: Call, op: str) -> dict[str, Any]:
@@ -186,7 +194,19 @@ def _batch_norm(call: Call) -> None:
 def _layer_norm(call: Call) -> None:
     if call.uses(1) or call.uses(2):
         _statistics(call, call.axis(-1))
-    import_plain(call)
+    _normalised(call)
+
+
+def _normalised(call: Call) -> None:
+    """A normalisation over the last axes, with a scale of ones where that given differs along the others."""
+    last = call.shape(0)[call.axis(-1) :]
+    if all(d == 1 for i in (1, 2) if call.has(i) for d in call.shape(i)[: -len(last)]):
+        return import_plain(call)
+    ones = call.make("expand", call.number(1.0, call.type(1).dtype), shape=last)
+    plain = call.make(call.op, call.value(0), ones, **stated(call, call.op))
+    if not call.has(2):
+        return call.emit("mul", plain, call.value(1))
+    return call.emit("add", call.make("mul", plain, call.value(1)), call.value(2))
 
 
 def _statistics(call: Call, axis: int) -> None:
@@ -231,7 +251,8 @@ def _mvn(call: Call) -> None:
 
 
 IMPORTS: Mapping[str, Importer] = {
-    **dict.fromkeys(("InstanceNormalization", "LpNormalization", "LRN", "RMSNormalization"), import_plain),
+    **dict.fromkeys(("InstanceNormalization", "LpNormalization", "LRN"), import_plain),
+    "RMSNormalization": _normalised,
     "AveragePool": _pool,
     "BatchNormalization": _batch_norm,
     "Conv": _conv,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import ShapeError
-from eqsat.language.declaration import InferRule, Operands, Sample, SampleRule, op, present
+from eqsat.language.declaration import InferRule, Operands, Sample, SampleRule, op, present, refuse_integers
 from eqsat.language.ops import sampling
 from eqsat.language.ops.elementwise import broadcasts_to
 from eqsat.language.ops.movement import axis_of
@@ -106,14 +106,23 @@ def lp_norm(xp: Any, x: Any, *, axis: int = -1, p: int = 2) -> Any:
 
 
 def _trailing_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
-    """Layer and RMS normalisation: scale and bias broadcast to the operand."""
+    """Layer and RMS normalisation: scale and bias broadcast to the axes normalised, and differ along no other."""
     x = present(operands, 0)
+    refuse_integers(x)
     if x.shape is None:
         return (x,)
-    axis_of(x, attrs["axis"])
+    normalised = x.shape[axis_of(x, attrs["axis"]) :]
     for operand in operands[1:]:
-        if operand is not None and operand.shape is not None and not broadcasts_to(operand.shape, x.shape):
-            raise ShapeError(f"scale or bias {operand} for {x}", expected="a shape that broadcasts to the input's")
+        if operand is None or operand.shape is None:
+            continue
+        others = operand.shape[: max(len(operand.shape) - len(normalised), 0)]
+        fits = len(operand.shape) <= len(x.shape) and all(dim == 1 for dim in others)
+        if not fits or not broadcasts_to(operand.shape[len(others) :], normalised):
+            raise ShapeError(
+                f"scale or bias {operand} for {x} normalised from axis {attrs['axis']} on",
+                expected="a shape that broadcasts to the axes normalised",
+                remedy="normalise with a scale of ones, then multiply and add",
+            )
     return (x,)
 
 
@@ -175,6 +184,7 @@ def _by_channel(least: int) -> InferRule:
 
     def infer(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
         x = present(operands, 0)
+        refuse_integers(x)
         if x.shape is None:
             return (x,)
         if x.rank < least:

@@ -72,28 +72,42 @@ def weighted(elements: Elements, sizes: Sequence[Any], weight: _Body, body: _Bod
     return algebra.normal(total)
 
 
-def selected(elements: Elements, sizes: Sequence[Any], body: _Body, mark: Callable[[Any, Sequence[Dim]], Any]) -> Any:
+def selected(
+    elements: Elements,
+    sizes: Sequence[Any],
+    body: _Body,
+    mark: Callable[[Any, Sequence[Dim]], Any],
+    *,
+    is_element: bool = False,
+) -> Any:
     """An element of a body, or 0, chosen by the order alone of all that it is at indices below some sizes.
 
     `mark` makes of an element and its indices what one choice is told from another by. Functions that keep order, and
-    0, come out, and factors that are not below 0.
+    0, come out, and factors that are not below 0; if what is chosen `is_element`, never 0 for lack of elements, so do
+    addends.
     """
     places = _Places.of(elements, sizes, body)
     if places is None:
         raise NotParametric("a choice of what has several parts")
-    return _Choice(elements, places, mark).of(places.term)
+    return _Choice(elements, places, mark, is_element).of(places.term)
 
 
 class _Choice:
     """One way to choose among places."""
 
-    def __init__(self, elements: Elements, places: _Places, mark: Callable[[Any, Sequence[Dim]], Any]) -> None:
-        self._elements, self._places, self._mark = elements, places, mark
+    def __init__(
+        self, elements: Elements, places: _Places, mark: Callable[[Any, Sequence[Dim]], Any], is_element: bool
+    ) -> None:
+        self._elements, self._places, self._mark, self._is_element = elements, places, mark, is_element
 
     def of(self, term: Any) -> Any:
         """The element of a term that is chosen."""
         algebra, z3 = self._elements.algebra, self._elements.z3
         parts = list(algebra.monomials(term).values())
+        inside = [part for part in parts if not (self._is_element and self._is_outside(part[1]))]
+        if 0 < len(inside) < len(parts):
+            addends = [part for part in parts if self._is_outside(part[1])]
+            return algebra.normal(self.of(algebra.total(inside)) + algebra.total(addends))
         scale = max(abs(c) for c, _ in parts)
         if not scale:
             return z3.RealVal(0)

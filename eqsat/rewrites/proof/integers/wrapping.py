@@ -25,6 +25,9 @@ _NEAR = 1e-9
 #: Narrow types, with the least and the largest number of each.
 _NARROW = {DType.INT8: limits_of(DType.INT8), DType.BOOL: (0, 1)}
 
+#: The attribute of recurrent layers that names functions.
+_FUNCTIONS = "activations"
+
 
 def holds_what_fits(declared: OpSpec) -> bool:
     """True if results on integers, and on truth values, are seen to be those on floats where these are whole and fit.
@@ -59,8 +62,15 @@ def _holds_on(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any
 
 
 def keeps_zeros(declared: OpSpec) -> bool:
-    """True if an operator is seen to make zeros of zeros alone, of integers and truth values."""
-    return declared.is_shipped and _seen_to_keep_zeros(declared.name, declared.reference, declared.infer)
+    """True if an operator is seen to make zeros of zeros alone, of integers and truth values.
+
+    Not so of one whose attributes name functions: samples seldom have those that make something of zeros.
+    """
+    return (
+        declared.is_shipped
+        and _FUNCTIONS not in declared.attrs
+        and _seen_to_keep_zeros(declared.name, declared.reference, declared.infer)
+    )
 
 
 @cache

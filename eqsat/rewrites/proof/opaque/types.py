@@ -24,7 +24,7 @@ from eqsat.rewrites.proof.naturality.claims import spreading
 from eqsat.rewrites.proof.opaque.borders import unpadded
 from eqsat.rewrites.proof.opaque.layout import OperatorAxes, layout, sizes_of, whole_size
 from eqsat.rewrites.proof.opaque.signatures import keeps_shape, takes_several_types
-from eqsat.rewrites.proof.opaque.windows import are_single
+from eqsat.rewrites.proof.opaque.windows import NUMBERS, are_single, selects_of_any_type
 from eqsat.rewrites.rules.term import result_types
 
 
@@ -237,5 +237,6 @@ def key_of(declared: OpSpec, found: OperatorAxes, attrs: Attrs, operands: Sequen
         if operand is None or place in found.added:
             continue
         dims = tuple(operand.dims[axis] for axis in found.opaque(place))
-        texts.append(f"{place}:{operand.dtype.value}{len(operand.dims)}{_noted(dims, numbers)}")
+        kind = "number" if selects_of_any_type(declared) and operand.dtype in NUMBERS else operand.dtype.value
+        texts.append(f"{place}:{kind}{len(operand.dims)}{_noted(dims, numbers)}")
     return OpaqueKey(" ".join(texts), tuple(numbers))

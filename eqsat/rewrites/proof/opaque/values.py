@@ -18,7 +18,13 @@ from eqsat.language.terms import Attrs, TensorType
 from eqsat.language.terms.dims import Dim
 from eqsat.rewrites.proof.opaque.layout import Axis, layout, sizes_of
 from eqsat.rewrites.proof.opaque.types import key_of
-from eqsat.rewrites.proof.opaque.windows import are_single, has_value_everywhere, lie_inside, selects_by_order
+from eqsat.rewrites.proof.opaque.windows import (
+    are_single,
+    has_value_everywhere,
+    lie_inside,
+    selects_by_order,
+    selects_elements,
+)
 
 
 class OpaqueResult:
@@ -189,6 +195,7 @@ class OpaqueResult:
             self._dims(axes),
             lambda inner: self._read(0, walked, dict(zip(axes, inner, strict=True))),
             mark,
+            is_element=selects_elements(self._declared, self._layout),
         )
 
 

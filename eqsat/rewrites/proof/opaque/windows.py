@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.declaration import InferRule, OpSpec
 from eqsat.language.declaration.spec import Reference
 from eqsat.language.ops import spec
@@ -24,6 +25,7 @@ from eqsat.rewrites.proof.naturality.claims import (
 )
 from eqsat.rewrites.proof.opaque.layout import OperatorAxes, layout, sizes_of
 from eqsat.rewrites.proof.opaque.signatures import dims_of, takes
+from eqsat.rewrites.rules.term import outputs
 
 #: The attributes that say how windows are placed, with the number for which they are as if they were not there.
 _PLACING: Mapping[str, int] = {"strides": 1, "pads": 0, "output_padding": 0, "kernel": 1}
@@ -69,6 +71,16 @@ def selects_by_order(declared: OpSpec, found: OperatorAxes) -> bool:
         and found.others == tuple(found.operands) == (0,)
         and _seen(_keeps_order, declared.name, declared.reference, declared.infer)
     )
+
+
+def selects_elements(declared: OpSpec, found: OperatorAxes) -> bool:
+    """True if a result is chosen by order and always an element: what keeps order without keeping 0 comes out, too."""
+    return selects_by_order(declared, found) and _seen(_keeps_shifts, declared.name, declared.reference, declared.infer)
+
+
+def selects_of_any_type(declared: OpSpec) -> bool:
+    """True if operands of all types of numbers fit alike, and the same of their elements are chosen."""
+    return declared.selects and _seen(_is_alike, declared.name, declared.reference, declared.infer)
 
 
 def has_value_everywhere(declared: OpSpec) -> bool:
@@ -249,6 +261,39 @@ def sums_of_products(
 
 def _keeps_order(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
     """True if functions that keep order, and 0, may be applied before or after, of windows of pads alone, too."""
+    return _comes_after(_ORDERLY, declared, shapes, drawn, rng)
+
+
+def _keeps_shifts(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
+    """True if numbers may be added before or after: no window is without an element."""
+    return _comes_after(_SHIFTS, declared, shapes, drawn, rng)
+
+
+def _is_alike(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any], rng: Random) -> bool:
+    """True if small whole numbers make the same results in every type of numbers."""
+    values, attrs = np.random.default_rng(rng.randrange(1 << 30)), declared.complete(drawn)
+    given = [values.integers(0, 100, dims_of(shape)) for shape in shapes]
+    results = []
+    for kind in NUMBERS:
+        types = [TensorType(kind, one.shape) for one in given]
+        if not takes(declared, types, attrs):
+            return False
+        made = declared.result_types(types, attrs)
+        if made[0].dtype is not kind:
+            return False
+        operands = [array.astype(kind.numpy) for array in given]
+        results.append(np.asarray(outputs(Floats(), declared.name, attrs, operands, list(types), made)[0]))
+    return all(np.array_equal(one.astype(np.float64), results[0]) for one in results)
+
+
+def _comes_after(
+    functions: Sequence[Callable[[Any], Any]],
+    declared: OpSpec,
+    shapes: Sequence[Shape],
+    drawn: Mapping[str, Any],
+    rng: Random,
+) -> bool:
+    """True if functions may be applied before or after, with windows as drawn and placed in other ways."""
     values = np.random.default_rng(rng.randrange(1 << 30))
     given = [values.normal(size=dims_of(shape)) for shape in shapes]
     given[0] = np.where(values.random(given[0].shape) < _ZEROS, 0.0, given[0])
@@ -264,7 +309,7 @@ def _keeps_order(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, 
         if way is not drawn and not takes(declared, [TensorType(DType.FLOAT64, one.shape) for one in given], attrs):
             continue
         plain = computed_in_floats(declared, attrs, given)
-        for function in _ORDERLY:
+        for function in functions:
             if not np.array_equal(
                 computed_in_floats(declared, attrs, [function(given[0]), *given[1:]]), function(plain)
             ):
@@ -272,6 +317,10 @@ def _keeps_order(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, 
     return True
 
 
+#: Functions that keep order, and not 0.
+_SHIFTS: tuple[Callable[[Any], Any], ...] = (lambda x: x + 2, lambda x: x - 3.5)
+#: Types of numbers that operators on any may meet.
+NUMBERS = (DType.FLOAT64, DType.FLOAT32, DType.INT8, DType.UINT8, DType.INT32, DType.INT64)
 #: Functions that keep order, and 0.
 _ORDERLY: tuple[Callable[[Any], Any], ...] = (
     lambda x: np.maximum(x, 0),

@@ -102,6 +102,9 @@ def _holds_once(
     for name in left_out:
         placing[name] = tuple(0 if name == "pads" else 1 for _ in placing[name])
     own = {KERNEL: kernel} if KERNEL in declared.attrs else {}
+    if own:  # an operator without a filter takes no pads that hold a whole window
+        reach = [step * (count - 1) for step, count in zip(placing["dilations"], kernel, strict=True)]
+        placing["pads"] = tuple(map(min, placing["pads"], reach + reach))
     attrs = declared.complete({**fixed, **placing, **left_out, **own})
     found = layout(declared, attrs, [len(shape) for shape in shapes])
     if found is None:
