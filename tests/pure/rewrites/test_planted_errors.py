@@ -112,7 +112,8 @@ PLANTED = {
     ),
     "a mean of integers taken as linear": (
         "reduce_mean(x, **a) - reduce_mean(y, **a) => reduce_mean(x - y, **a) if same_shape(x, y), finite(x, y)",
-        "reduce_mean(x, **a) - reduce_mean(y, **a) => reduce_mean(x - y, **a) if same_shape(x, y), finite(x, y), wide(x)",
+        "reduce_mean(x, **a) - reduce_mean(y, **a) => reduce_mean(x - y, **a)"
+        " if same_shape(x, y), finite(x, y), wide(x)",
     ),
     "a product with zero without finiteness": (
         "x * c => expand(c, shape=shape(mul(x, c))) if is_all(c, 0), floating(x)",

@@ -64,11 +64,12 @@ def _holds_on(declared: OpSpec, shapes: Sequence[Shape], drawn: Mapping[str, Any
 def keeps_zeros(declared: OpSpec) -> bool:
     """True if an operator is seen to make zeros of zeros alone, of integers and truth values.
 
-    Not so of one whose attributes name functions: samples seldom have those that make something of zeros.
+    Not so of one whose attributes name functions, or with an operand of a type of its own, as a length: samples seldom
+    have those that make something of zeros.
     """
     return (
         declared.is_shipped
-        and _FUNCTIONS not in declared.attrs
+        and not (declared.dtypes or _FUNCTIONS in declared.attrs)
         and _seen_to_keep_zeros(declared.name, declared.reference, declared.infer)
     )
 
