@@ -158,6 +158,7 @@ def test_gains_that_differ_along_axes_that_are_not_normalised_are_multiplied_beh
     if len(ops) > 1:
         ops = ["rms_norm", "mul"]
         compare(model("RMSNormalization", feed, [floats(*scale)], opset=23, axis=axis), feed, *ops)
+        compare(model("SimplifiedLayerNormalization", feed, [floats(*scale)], axis=axis, epsilon=1e-5), feed, *ops)
 
 
 def test_dilated_windows_that_lie_in_padding_alone_are_left_to_onnx_runtime():

@@ -43,6 +43,13 @@ FALSE = [
 ]
 
 
+def test_a_mean_has_a_value_in_every_window() -> None:
+    """Shape rules refuse windows of pads alone, of which a mean has no value."""
+    first = "slice(avg_pool(x, **a), axes=(2,), starts=(0,), ends=(1,), steps=(1,))"
+    beside = "0 * reduce_sum(avg_pool(x, **a), axes=(2,), keepdims=True)"
+    assert prove_sizes(parsed(f"{first} => {first} + {beside} if rank(x) == 3"), 300).is_proved
+
+
 @pytest.mark.parametrize("text", FALSE)
 def test_false_rules_are_not_proved(text: str) -> None:
     assert not prove_sizes(parsed(text), 300).is_proved

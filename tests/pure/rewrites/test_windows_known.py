@@ -24,6 +24,10 @@ TRUE = {
     "max_pool(tanh(x), **a) => tanh(max_pool(x, **a))": 4,
     "max_pool(x * c, **a) => max_pool(x, **a) * c if is_nonnegative(c), along_only(c, 1, rank(x), dim(x, 1))": 4,
     "max_pool(x + c, **a) => max_pool(x, **a) + c if along_only(c, 1, rank(x), dim(x, 1))": 4,
+    "sigmoid(max_pool(x, **a)) => max_pool(sigmoid(x), **a)": 4,
+    "exp(max_pool(x, **a)) => max_pool(exp(x), **a)": 4,
+    "max_pool(maximum(x, fill(shape=(), value=1.0, dtype='float32')), **a)"
+    " => maximum(max_pool(x, **a), fill(shape=(), value=1.0, dtype='float32'))": 4,
     "global_max_pool(relu(x)) => relu(global_max_pool(x))": 4,
     "avg_pool(x, **a) => x if all(k == 1 for k in a.kernel), all(s == 1 for s in a.strides), unpadded(a)": 4,
     "avg_pool(x + c, **a) => avg_pool(x, **a) + c"
@@ -33,15 +37,10 @@ TRUE = {
     "max_pool(x, kernel=k, strides=s) => max_pool(x, kernel=k) if len(s) == 0": 4,
     _BATCH_NORM.format(pads="()", axes="(1, 2)"): 3,
 }
-#: Rules next to these that are false, without a condition or in another order, or that proofs say nothing of: of
-#: functions that keep order and not 0.
+#: Rules next to these that are false: without a condition, in another order.
 FALSE = [
     "max_pool(x, kernel=k, strides=s) => max_pool(x, kernel=k)",
     "conv(x, w, strides=s, dilations=d) => conv(x, w, strides=d, dilations=s) if rank(x) == 3, dim(w, 2) > 1",
-    "sigmoid(max_pool(x, **a)) => max_pool(sigmoid(x), **a)",
-    "exp(max_pool(x, **a)) => max_pool(exp(x), **a)",
-    "max_pool(maximum(x, fill(shape=(), value=1.0, dtype=dtype(x))), **a)"
-    " => maximum(max_pool(x, **a), fill(shape=(), value=1.0, dtype=dtype(x)))",
     "max_pool(x * c, **a) => max_pool(x, **a) * c if along_only(c, 1, rank(x), dim(x, 1))",
     "max_pool(x * c, **a) => max_pool(x, **a) * c if is_positive(c), same_shape(x, max_pool(x, **a)), same_shape(x, c)",
     "max_pool(-x, **a) => -max_pool(x, **a)",

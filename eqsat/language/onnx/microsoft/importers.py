@@ -12,7 +12,7 @@ from eqsat.language.onnx.microsoft import attention
 from eqsat.language.onnx.microsoft import quantised as own_quantised
 from eqsat.language.onnx.operators import quantised
 from eqsat.language.onnx.operators.derived import GEMM, stated
-from eqsat.language.onnx.operators.import_nn import geometry
+from eqsat.language.onnx.operators.import_nn import emit_normalised, geometry
 from eqsat.language.onnx.read.importing import Call, Importer, Unsupported
 from eqsat.language.ops.quantised.packed import BITS
 from eqsat.language.terms import DType, TensorType
@@ -75,14 +75,15 @@ def _skip_layer_norm(call: Call) -> None:
     _no_statistics(call, 1, 2)
     _single(call)
     total = _skipped(call, 4)
-    call.emit("layer_norm", total, call.value(2), call.optional(3), axis=_last(call), epsilon=_epsilon(call, 1e-12))
+    attrs = {"axis": _last(call), "epsilon": _epsilon(call, 1e-12)}
+    emit_normalised(call, "layer_norm", total, call.value(2), call.optional(3), **attrs)
 
 
 def _skip_rms_norm(call: Call) -> None:
     _no_statistics(call, 1, 2)
     _single(call)
     total = _skipped(call, 3)
-    call.emit("rms_norm", total, call.value(2), axis=_last(call), epsilon=_epsilon(call, 1e-12))
+    emit_normalised(call, "rms_norm", total, call.value(2), axis=_last(call), epsilon=_epsilon(call, 1e-12))
 
 
 def _last(call: Call) -> int:
@@ -96,7 +97,8 @@ def _epsilon(call: Call, default: float) -> float:
 def _rms_norm(call: Call) -> None:
     _no_statistics(call, 1, 2)
     _single(call)
-    call.emit("rms_norm", call.value(0), call.value(1), axis=call.axis(-1), epsilon=_epsilon(call, 1e-5))
+    x, scale = call.value(0), call.value(1)
+    emit_normalised(call, "rms_norm", x, scale, axis=call.axis(-1), epsilon=_epsilon(call, 1e-5))
 
 
 def _embed_layer_norm(call: Call) -> None:

@@ -198,15 +198,20 @@ def _layer_norm(call: Call) -> None:
 
 
 def _normalised(call: Call) -> None:
-    """A normalisation over the last axes, with a scale of ones where that given differs along the others."""
-    last = call.shape(0)[call.axis(-1) :]
-    if all(d == 1 for i in (1, 2) if call.has(i) for d in call.shape(i)[: -len(last)]):
-        return import_plain(call)
-    ones = call.make("expand", call.number(1.0, call.type(1).dtype), shape=last)
-    plain = call.make(call.op, call.value(0), ones, **stated(call, call.op))
-    if not call.has(2):
-        return call.emit("mul", plain, call.value(1))
-    return call.emit("add", call.make("mul", plain, call.value(1)), call.value(2))
+    emit_normalised(call, call.op, call.value(0), call.value(1), call.optional(2), **stated(call, call.op))
+
+
+def emit_normalised(call: Call, op: str, x: str, scale: str, bias: str | None = None, **attrs: Any) -> None:
+    """Emit a normalisation over the last axes, with a scale of ones where scale or bias differs along others."""
+    shapes = [call.type_of(one).shape for one in (x, scale, *([bias] if bias else []))]
+    last = None if shapes[0] is None else shapes[0][attrs["axis"] :]
+    if last is None or all(d == 1 for shape in shapes[1:] if shape is not None for d in shape[: -len(last)]):
+        return call.emit(op, x, scale, bias, **attrs)
+    ones = call.make("expand", call.number(1.0, call.type_of(scale).dtype), shape=last)
+    scaled = call.make(op, x, ones, **attrs)
+    if bias is None:
+        return call.emit("mul", scaled, scale)
+    return call.emit("add", call.make("mul", scaled, scale), bias)
 
 
 def _statistics(call: Call, axis: int) -> None:

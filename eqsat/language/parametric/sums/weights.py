@@ -83,8 +83,8 @@ def selected(
     """An element of a body, or 0, chosen by the order alone of all that it is at indices below some sizes.
 
     `mark` makes of an element and its indices what one choice is told from another by. Functions that keep order, and
-    0, come out, and factors that are not below 0; if what is chosen `is_element`, never 0 for lack of elements, so do
-    addends.
+    0, come out, and factors that are not below 0. If what is chosen `is_element`, never 0 for lack of elements, addends
+    and all functions that keep order come out.
     """
     places = _Places.of(elements, sizes, body)
     if places is None:
@@ -124,14 +124,14 @@ class _Choice:
     def _of_unit(self, term: Any) -> Any:
         algebra = self._elements.algebra
         image = algebra.image(term)
-        if image is not None and image[0] == 1 and image[1] in _KEEPING_ZERO:
+        if image is not None and image[0] == 1 and (self._is_element or image[1] in _KEEPING_ZERO):
             return algebra.monotone(image[1], self.of(algebra.normal(image[2])))
         for sign in (1, -1):  # a maximum with a number that is not above 0, or a minimum with one that is not below
             members = algebra.members(algebra.normal(term * sign))
             is_number = self._elements.z3.is_rational_value
             inside = [one for one in members or () if not is_number(one)]
             numbers = [one for one in members or () if is_number(one)]
-            if len(inside) == 1 and all(fraction(one) <= 0 for one in numbers):
+            if len(inside) == 1 and (self._is_element or all(fraction(one) <= 0 for one in numbers)):
                 chosen = self.of(algebra.normal(inside[0] * sign)) * sign
                 return algebra.normal(algebra.maximum(algebra.normal(chosen), *numbers) * sign)
         return self._elements.fold(

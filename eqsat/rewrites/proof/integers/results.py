@@ -18,7 +18,7 @@ from eqsat.language.parametric.sums.ranges import limits_of
 from eqsat.language.terms import Attrs, DType, TensorType
 from eqsat.rewrites.proof.constants.operands import ParametricOperand
 from eqsat.rewrites.proof.integers.wrapping import holds_what_fits, keeps_zeros
-from eqsat.rewrites.proof.opaque.windows import selects_of_any_type
+from eqsat.rewrites.proof.opaque.windows import NUMBERS, selects_of_any_type
 from eqsat.rewrites.proof.types import whole_limits
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import Term, distinct, types_of
@@ -82,8 +82,10 @@ class StoredResults:
     def held(self, one: Term, arrays: Sequence[Any]) -> list[Any]:
         """The outputs of an operator as their types hold them; NotParametric, once read, where that may differ."""
         declared = spec(one.op)
-        if self._is_moved or (declared.movement and one.op != "pad") or selects_of_any_type(declared):
-            return list(arrays)  # elements of what there is
+        # What is chosen among numbers is one of them; a truth value is read as one below.
+        chooses = one.types[0].dtype in NUMBERS and selects_of_any_type(declared)
+        if self._is_moved or (declared.movement and one.op != "pad") or chooses:
+            return list(arrays)
         made = one.op in ("fill", "pad") or (self._takes(one) and one.op not in _OF_ANY_TYPE)
         return [
             array if type.dtype.is_float else self._array(array, type, f"{one.op} of other numbers than floats", made)
