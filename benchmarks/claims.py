@@ -45,6 +45,7 @@ from eqsat.rewrites.proof.opaque.signatures import (
     refuses_several_types,
     takes_several_types,
 )
+from eqsat.rewrites.proof.opaque.windows import has_value_everywhere, selects_of_any_type
 from eqsat.rewrites.rules.parser import parse_rules
 
 RESULT = Path(__file__).parent / "results" / "claims.json"
@@ -65,6 +66,8 @@ CLAIMS: dict[str, Callable[[OpSpec], bool]] = {
     "holds whole numbers that fit": holds_what_fits,
     "keeps zeros": keeps_zeros,
     "sees products of its inputs": sees_products,
+    "has a value everywhere": has_value_everywhere,
+    "selects in every element type": selects_of_any_type,
     **{f"is linear in operand {place}": partial(is_linear, place=place) for place in range(4)},
 }
 
