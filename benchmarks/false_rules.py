@@ -26,7 +26,8 @@ from rich.table import Table
 
 from benchmarks.rules.witnesses import FalseRule, false_rules
 from eqsat.errors import RuleError
-from eqsat.rewrites.proof.check import check, check_types
+from eqsat.rewrites.instances.mismatch import check_types
+from eqsat.rewrites.proof.check import check
 from eqsat.rewrites.proof.prove import LIMITS, Proof, prove
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.loader import load_rules

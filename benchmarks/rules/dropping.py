@@ -19,7 +19,8 @@ from eqsat.language.terms import Bindings, Expression
 from eqsat.rewrites.conditions.expression import evaluate
 from eqsat.rewrites.instances.extremes import replaced
 from eqsat.rewrites.instances.instance import Sampler, evaluated, operands
-from eqsat.rewrites.proof.check import Mismatch, mismatch
+from eqsat.rewrites.instances.mismatch import Mismatch
+from eqsat.rewrites.proof.check import mismatch
 from eqsat.rewrites.proof.scope import SizesProof
 from eqsat.rewrites.proof.sizes import HIGHEST, NO_MATCH, QUESTIONS, followed, prove_paths
 from eqsat.rewrites.rules.rule import Rule

@@ -27,7 +27,7 @@ def rules_of(given: RulesArgument, trust: Trust = "proved") -> RuleSet:
         raise UsageError(f"rules = {given!r}", expected="a file or a text of rules, or a list of them or of rules")
     exact = tuple(r for r in given if isinstance(r, Rule))
     if own := [rule for rule in exact if rule.origin == "given"]:
-        from eqsat.rewrites.proof.check import check_types
+        from eqsat.rewrites.instances.mismatch import check_types
 
         for rule in own:
             check_types(rule)

@@ -44,6 +44,10 @@ def _extreme(dtype: np.dtype[Any], lowest: bool) -> Any:
     return dtype.type(-np.inf if lowest else np.inf)
 
 
+#: The most elements of operands whose products are all summed as they are.
+_SMALL_OPERAND = 256
+
+
 class FloatNamespace:
     """Arithmetic on plain NumPy arrays.
 
@@ -128,7 +132,8 @@ class FloatNamespace:
         """Sum of products by NumPy's index notation."""
         dtype = np.result_type(*operands)
         if dtype.isbuiltin == 1:
-            return np.einsum(equation, *operands, optimize=True)
+            # Which products are formed first decides what comes of an infinity: where it costs little, none is.
+            return np.einsum(equation, *operands, optimize=max(map(np.size, operands)) > _SMALL_OPERAND)
         # NumPy's einsum knows its own element types only.
         return np.einsum(equation, *(np.asarray(x, np.float32) for x in operands), optimize=True).astype(dtype)
 

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from eqsat.errors import GraphError, RuleError
+from eqsat.errors import BoundsError, EqsatError, GraphError, RuleError
+from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import Interpretation
-from eqsat.language.ops import spec
+from eqsat.language.ops import OPS, spec
 from eqsat.language.terms import App, Attrs, Bindings, Spread, TensorType, Var
+from eqsat.language.terms.pattern import roots_of
 from eqsat.rewrites.instances.elements import Drawn, Filler
 from eqsat.rewrites.instances.walk import (
     Assignment,
@@ -27,7 +29,7 @@ from eqsat.rewrites.instances.walk import (
 )
 from eqsat.rewrites.rules.naming import renamed
 from eqsat.rewrites.rules.rule import Rule
-from eqsat.rewrites.rules.term import is_defined, left_terms, values
+from eqsat.rewrites.rules.term import Term, distinct, is_defined, left_terms, values
 
 #: The element type of operands, wide enough for attributes to be exact in it.
 _FLOAT = "float64"
@@ -61,6 +63,7 @@ class Sampler:
         self.rule = rule
         self._rng = random.Random(f"{seed}:{rule.text}") if rng is None else rng
         self._filler = Filler(rule)
+        self._dtypes = moved_dtypes(rule)
         #: The reasons for which conditions refused typed bindings, with their counts, and the first of these bindings.
         self.refusals: Counter[str] = Counter()
         self.refused: list[Bindings] = []
@@ -89,7 +92,7 @@ class Sampler:
         return None
 
     def _attempt(self) -> Bindings | None:
-        bindings = _InstanceDraw(self.rule, self._rng).bindings()
+        bindings = _InstanceDraw(self.rule, self._rng, self._dtypes).bindings()
         for operand in _operands(bindings):
             self._filler.fill(operand, bindings, self._rng)
         try:
@@ -105,11 +108,36 @@ def draw(rule: Rule, count: int, seed: int = 0, tries: int = 2000) -> list[Bindi
     return list(islice(iter(lambda: sampler.draw(tries), None), count))
 
 
+def moved_dtypes(rule: Rule) -> dict[str, str]:
+    """The element types of variables that reach, by movement alone, an operand of an operator that has it of one type.
+
+    >>> from eqsat.rewrites.rules.parser import parse_rules
+    >>> [rule] = parse_rules("r: gather(x, concat(*is, axis=0), axis=0) => gather(x, concat(*is, axis=0), axis=0)")
+    >>> moved_dtypes(rule)
+    {'is': 'int64'}
+    """
+    found: dict[str, str] = {}
+
+    def visit(pattern: Any, dtype: str | None) -> None:
+        if isinstance(pattern, Spread):
+            visit(pattern.item, dtype)
+        elif isinstance(pattern, Var) and dtype is not None:
+            found.setdefault(pattern.name, dtype)
+        elif isinstance(pattern, App) and pattern.op in OPS:
+            declared = OPS[pattern.op]
+            for place, operand in enumerate(pattern.operands):
+                visit(operand, declared.dtypes.get(place) or (dtype if declared.movement else None))
+
+    for root in roots_of(rule.left):
+        visit(root, None)
+    return found
+
+
 class _InstanceDraw(PatternWalk):
     """One walk over a left side that draws an operand's type, or an attribute, where none is known yet."""
 
-    def __init__(self, rule: Rule, rng: random.Random) -> None:
-        self.rule, self._rng, self._chosen = rule, rng, Assignment()
+    def __init__(self, rule: Rule, rng: random.Random, dtypes: Mapping[str, str]) -> None:
+        self.rule, self._rng, self._chosen, self._dtypes = rule, rng, Assignment(), dtypes
         #: The sequences of the loop that is walked which nothing was bound to before.
         self._fresh: list[str] = []
 
@@ -235,7 +263,8 @@ class _InstanceDraw(PatternWalk):
         for place, (source, shape) in enumerate(zip(step.operands, shapes, strict=True)):
             if types[place] is not None or not isinstance(source, tuple):
                 continue
-            type = types[place] = TensorType.of(dtypes.get(place, _FLOAT), shape)
+            dtype = dtypes.get(place) or self._dtypes.get(source[0], _FLOAT)
+            type = types[place] = TensorType.of(dtype, shape)
             if source not in bound:
                 self._bind_new(source, type)
             elif bound[source].type != type:
@@ -289,3 +318,16 @@ def evaluated(bindings: Bindings, interpretation: Interpretation, *sides: list[A
     arrays = arrays_of(bindings, interpretation)
     with np.errstate(all="ignore"):
         return [values(side, interpretation, arrays) for side in sides]
+
+
+def refuses(left: list[Any], bindings: Bindings) -> bool:
+    """True where an operator that is declared elsewhere takes no such elements: places that are none of a tensor's."""
+    if all(spec(one.op).is_shipped for one in distinct(left) if isinstance(one, Term)):
+        return False
+    try:
+        evaluated(bindings, Floats(wide=True), left)
+    except BoundsError:
+        return True
+    except (EqsatError, ArithmeticError, IndexError, TypeError, ValueError):
+        return False  # which is for the comparison to say
+    return False

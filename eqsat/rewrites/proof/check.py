@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import GraphError, RuleError
+from eqsat.errors import GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
@@ -21,14 +21,15 @@ from eqsat.language.terms import Attrs, Bindings
 from eqsat.rewrites.instances.directed import TURNS, beyond
 from eqsat.rewrites.instances.elements import Drawn, Filler
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
-from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands
+from eqsat.rewrites.instances.instance import Sampler, arrays_of, evaluated, operands, refuses
+from eqsat.rewrites.instances.mismatch import Mismatch
 from eqsat.rewrites.instances.typings import Typings
 from eqsat.rewrites.proof.bounded import levels, run_bounded
 from eqsat.rewrites.proof.floats import numbers_of
 from eqsat.rewrites.proof.scope import SizesProof
 from eqsat.rewrites.proof.sizes import QUESTIONS, prove_sizes
 from eqsat.rewrites.rules.evidence import Evidence, rule_hash
-from eqsat.rewrites.rules.rule import RIGHT, Rule, applications
+from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.rules.term import (
     Term,
     difference,
@@ -70,6 +71,8 @@ THOROUGH = Effort(bounded=16_000, symbolic=32, questions=QUESTIONS, wider=80)
 EXHAUSTIVE = Effort(bounded=10**12, symbolic=32, questions=QUESTIONS, wider=80)
 #: The most elements of an instance that a proof for every size ended on, and how often it is given some.
 _ELEMENTS, _FILLINGS = 200_000, 6
+#: How many draws of elements that an operator refuses are made for each instance.
+_REFUSED = 20
 #: The highest rank of an instance that a wider proof is to settle.
 _HIGHEST = 5
 
@@ -131,19 +134,6 @@ def _kinds(attr: Any) -> Iterable[Any]:
     return (f"least {min(attr)}", f"most {max(attr)}", f"{len(attr)}")
 
 
-@dataclass(frozen=True, slots=True)
-class Mismatch:
-    """Why an instance refutes a rule."""
-
-    reason: str
-    instance: Bindings
-
-    def __str__(self) -> str:
-        lines = [f"{o.name}: {o.type}" + (f" = {_show(o.array)}" if o.read else "") for o in operands(self.instance)]
-        attrs = [f"{k} = {v!r}" for k, v in self.instance.attrs.items()]
-        return "; ".join([self.reason, *lines, *attrs])
-
-
 def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
     """Everything there is to check of a rule on instances, deterministically.
 
@@ -162,6 +152,8 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
         counts |= {"ranks": sizes.rank, "every_rank": sizes.every_rank, "open": sizes.open}
     for bindings in beyond(rule, *seeds, seed, effort.turned) if effort.turned else ():
         instance = build(rule, bindings)
+        if isinstance(instance, Instance) and refuses(instance.left, bindings):
+            continue
         refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
         counts["numeric"] += 1
         if refuting is not None or isinstance(instance, Mismatch):
@@ -212,12 +204,17 @@ def _drawn(
     """
     sampler = Sampler.unnamed(rule, seed)
     instances: list[Instance] = []
-    exact = 0
+    exact = refused = 0
     first = iter(lambda: sampler.draw(effort.tries), None)
     for bindings in itertools.chain(first, _few(rule, seed) if effort.bounded else ()):
         if len(instances) >= effort.numeric:
             break
         instance = build(rule, bindings)
+        if isinstance(instance, Instance) and refuses(instance.left, bindings):
+            refused += 1
+            if refused > _REFUSED * effort.numeric:
+                break
+            continue
         refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
         if refuting is None and len(instances) < effort.extremes:
             refuting = extreme_mismatch(rule, bindings)
@@ -238,7 +235,8 @@ def size_mismatch(rule: Rule, sizes: SizesProof, seed: int = 0) -> Mismatch | No
             filler.fill(operand, sizes.instance, rng)
         if typed_left(rule, sizes.instance) is None or rule.refused(sizes.instance) is not None:
             continue
-        found = mismatch(rule, sizes.instance) if is_defined(rule, sizes.instance) else None
+        is_one = is_defined(rule, sizes.instance) and not refuses(left_terms(rule, sizes.instance), sizes.instance)
+        found = mismatch(rule, sizes.instance) if is_one else None
         if found is not None:
             return found
     return None
@@ -253,7 +251,7 @@ def _more(rule: Rule, seed: int) -> list[Instance]:
     """Instances of the grid from all over it, so that those for Z3 show features that are seldom drawn."""
     few = list(_few(rule, seed))
     instances = (build(rule, b) for b in few[:: max(1, len(few) // 120)] if is_defined(rule, b))
-    return [i for i in instances if isinstance(i, Instance)]
+    return [i for i in instances if isinstance(i, Instance) and not refuses(i.left, i.bindings)]
 
 
 def build(rule: Rule, bindings: Bindings) -> Instance | Mismatch:
@@ -304,11 +302,20 @@ def agrees_modulo_prime(instance: Instance) -> bool:
 
 
 def symbolic_verdict(instance: Instance, steps: int) -> str:
-    """The verdict of Z3 on the equality of both sides for all elements: "proved", "differs" or "unknown"."""
+    """The verdict of Z3 on the equality of both sides for all elements: "proved", "differs" or "unknown".
+
+    An operator that is declared elsewhere may compute what terms do not follow: that is unknown, for a reason.
+    """
     interpretation = Reals()
     arrays = {id(o): _symbols(o, interpretation) for o in operands(instance.bindings)}
-    left = values(instance.left, interpretation, arrays)
-    right = values(instance.right, interpretation, arrays)
+    declared = any(not spec(one.op).is_shipped for one in distinct(instance.left) if isinstance(one, Term))
+    try:
+        left = values(instance.left, interpretation, arrays)
+        right = values(instance.right, interpretation, arrays)
+    except Exception as error:
+        if not declared:
+            raise
+        return f"unknown, as terms do not follow: {error}"
     for a, b in zip(left, right, strict=True):
         for x, y in zip(a.ravel(), b.ravel(), strict=True):
             verdict = interpretation.settle(x, y, steps)
@@ -343,58 +350,3 @@ def _cover(instances: Sequence[Instance], most: int) -> tuple[list[Instance], in
 
 def _size(term: Any) -> int:
     return sum(t.elements({}) for t in (term.types if isinstance(term, Term) else (term.type,)))
-
-
-def _show(array: Any) -> str:
-    flat: Iterable[Any] = np.asarray(array).ravel()[:6].tolist()
-    return "[" + ", ".join(f"{v:.4g}" if isinstance(v, float) else str(v) for v in flat) + "]"
-
-
-#: How many instances are looked at, and how often one is tried; about ten milliseconds in all.
-INSTANCES, TRIES = 24, 100
-
-
-def check_types(rule: Rule) -> None:
-    """RuleError where an instance has other types on the right side than on the left, or none on the right at all.
-
-    A right side that types on some instances alone is let pass: a rule does not fire where it does not type. What
-    cannot be decided, because no instance is soon found, is left to the check of the rule.
-    """
-    if any(spec(app.op).sample is None for root in rule.roots for app in applications(root)):
-        return
-    sampler = Sampler(rule)
-    drawn = [b for b in (sampler.draw(TRIES) for _ in range(INSTANCES)) if b is not None]
-    drawn.sort(key=_elements)
-    untyped: Mismatch | None = None
-    agreed = False
-    for bindings in drawn:
-        left = output_types(left_terms(rule, bindings))
-        try:
-            right = output_types(right_terms(rule, bindings))
-        except GraphError as error:
-            untyped = untyped or Mismatch(f"the right side does not type: {error.what}", bindings)
-            continue
-        if left != right:
-            raise _refusal(
-                Mismatch(f"types differ: {_listed(left)} on the left, {_listed(right)} on the right", bindings)
-            )
-        agreed = True
-    if untyped is not None and not agreed:
-        raise _refusal(untyped)
-
-
-def _refusal(mismatch: Mismatch) -> RuleError:
-    return RuleError(
-        str(mismatch),
-        where=RIGHT,
-        expected="outputs of the same types on both sides wherever the conditions hold",
-        remedy="correct the right side, or add the condition under which the types agree",
-    )
-
-
-def _listed(types: Sequence[object]) -> str:
-    return " and ".join(map(str, types))
-
-
-def _elements(bindings: Bindings) -> int:
-    return sum(o.array.size for o in operands(bindings))

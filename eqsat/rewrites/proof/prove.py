@@ -14,13 +14,14 @@ from eqsat.errors import RuleError
 from eqsat.language.terms.pattern import App, Bindings
 from eqsat.rewrites.instances.directed import beyond
 from eqsat.rewrites.instances.instance import Sampler, operands
+from eqsat.rewrites.instances.mismatch import Mismatch
 from eqsat.rewrites.instances.numbers import instances_with_numbers
 from eqsat.rewrites.proof.chains.cases import ProofCase, Proved, Stuck, by_cases, forms, rules_used
 from eqsat.rewrites.proof.chains.missing import missing_law
 from eqsat.rewrites.proof.chains.reading import general
 from eqsat.rewrites.proof.chains.show import Printer, lines
 from eqsat.rewrites.proof.chains.solver import PremiseSolver
-from eqsat.rewrites.proof.check import Mismatch, extreme_mismatch, mismatch, size_mismatch
+from eqsat.rewrites.proof.check import extreme_mismatch, mismatch, size_mismatch
 from eqsat.rewrites.proof.sizes import prove_sizes
 from eqsat.rewrites.proof.unmet import Unmet, unmet
 from eqsat.rewrites.rules.derive import spellings

@@ -159,7 +159,7 @@ class _Block:
                 implied=tuple(c.text for c in more),
             )
             if self.origin == "given":
-                from eqsat.rewrites.proof.check import check_types  # which loads the checks of rules
+                from eqsat.rewrites.instances.mismatch import check_types  # which loads the checks of rules
 
                 check_types(rule)
         except RuleError as error:

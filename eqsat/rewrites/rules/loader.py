@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from eqsat.errors import RuleError, UnsoundRuleError
-from eqsat.language.declaration.spec import OpSpec
+from eqsat.language.declaration.spec import OpSpec, Reference
 from eqsat.language.declaration.trial import try_out
 from eqsat.language.ops import OPS, spec
 from eqsat.rewrites.rules.derive import derived_laws, derived_sources, stated_laws
@@ -41,7 +41,7 @@ def load_rules(paths: Iterable[str | Path] | None = None, trust: Trust = "proved
     asks. A string that has an arrow in it is the text of rules, any other the path of a file.
     """
     shipped = rules_with_evidence(trust)
-    rules = [rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name)]
+    rules = [rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name, one.reference)]
     names = {one.name for one in shipped_sources()} | {rule.name for rule in rules}
     for given in paths or ():
         for rule in _read(given):
@@ -81,7 +81,7 @@ def _said_again(generated: RuleSource, law: RuleSource) -> RuleSource:
 
 def laws() -> tuple[Rule, ...]:
     """Laws taken for true of all operators: axioms, those that declarations state and imply, a user's once checked."""
-    declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name))
+    declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name, one.reference))
     return (*(one.rule for one in (*_axioms(), *_implied())), *declared)
 
 
@@ -145,8 +145,11 @@ def shipped_evidence() -> dict[str, Evidence]:
 
 
 @cache
-def _declared(name: str) -> tuple[Rule, ...]:
-    """The laws of an operator declared elsewhere, those that can be settled; checked once for each user."""
+def _declared(name: str, reference: Reference) -> tuple[Rule, ...]:
+    """The laws of an operator declared elsewhere, those that can be settled; checked once for each user.
+
+    Its reference tells operators apart that had a name one after the other.
+    """
     from eqsat.rewrites.proof.check import Effort, check
 
     # What is implied has been checked for the operators that ship: here it is the declaration that may be wrong.

@@ -16,7 +16,8 @@ from eqsat.errors import EqsatError, RuleError, UnsoundRuleError, UsageError
 from eqsat.language.terms.pattern import Bindings
 from eqsat.rewrites.instances.extremes import integer_mismatch, nonfinite_mismatch
 from eqsat.rewrites.instances.instance import Sampler, operands
-from eqsat.rewrites.proof.check import Effort, Mismatch, check, mismatch
+from eqsat.rewrites.instances.mismatch import Mismatch
+from eqsat.rewrites.proof.check import Effort, check, mismatch
 from eqsat.rewrites.rules.evidence import Evidence
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule

@@ -55,7 +55,7 @@ class SizeInference:
             raise UsageError(f"{name} without {', '.join(unshaped)}", expected="a shape of each parameter")
         given = tuple((one.name, tuple(shapes[one.name])) for one in self.scope.function.parameters)
         numbers = tuple(scalars.items())
-        if all(type(dim) is int for _, dims in given for dim in dims):
+        if all(type(dim) is int for _, dims in given for dim in dims) and all(type(n) is int for _, n in numbers):
             return self._recalled(given, numbers)
         return self._inferred(given, numbers)
 

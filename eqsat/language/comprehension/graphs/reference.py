@@ -17,7 +17,8 @@ from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.graphs.products import einsum_of
 from eqsat.language.comprehension.meaning import mathematics
-from eqsat.language.comprehension.meaning.element_types import NAMED, ElementType, promoted, settled
+from eqsat.language.comprehension.meaning.constants import constant
+from eqsat.language.comprehension.meaning.element_types import NAMED, ElementType, is_integer, promoted, settled
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.meaning.typed import ElementTypes
 from eqsat.language.comprehension.text.printer import print_expression
@@ -50,6 +51,8 @@ _NAMES = MappingProxyType(
         },
     }
 )
+#: The arithmetic of integers and truth values, which are themselves in every interpretation.
+_WHOLE = FloatNamespace()
 _JOINED = {"+": "add", "*": "multiply", "min": "minimum", "max": "maximum"}
 _FOLDED = {"+": "sum", "*": "prod", "min": "min", "max": "max"}
 
@@ -66,7 +69,8 @@ def compute(
         made = _Interpreted(xp, scope, ElementTypes(scope, types), inferred, held, one, sizes, like).reduced()
         window = tuple(slice(*sizes[index]) for index in one.indices)
         if not one.statement.is_definition and target in held:
-            made = getattr(xp, _JOINED[one.statement.reduction])(held[target][window], made)
+            joined = arithmetic(xp, types[target], made, held[target])
+            made = getattr(joined, _JOINED[one.statement.reduction])(held[target][window], made)
         whole = all(sizes[index] == (0, dim) for index, dim in zip(one.indices, shape, strict=True))
         if not whole:
             # Parts may define a target together, of which no statement is the first to define it whole.
@@ -89,6 +93,8 @@ class _Interpreted:
     one: ResolvedEquation
     ranges: Mapping[str, tuple[int, int]]
     like: Any
+    #: Integers of subscripts do not wrap.
+    is_subscript: bool = False
 
     def reduced(self) -> Any:
         """The value over the indices of the target."""
@@ -102,17 +108,28 @@ class _Interpreted:
         value = np.broadcast_to(self.cast(one.value, dtype, None), shape)
         axes = tuple(range(rank, len(shape)))
         reduction = one.statement.reduction
-        return getattr(self.xp, _FOLDED[reduction])(value, axis=axes) if reduction and axes else value
+        if not (reduction and axes):
+            return value
+        return getattr(arithmetic(self.xp, settled(dtype), value), _FOLDED[reduction])(value, axis=axes)
 
     def cast(self, expression: Expression, wanted: ElementType, mask: Array | None) -> Any:
         """The value of an expression in an element type."""
-        value, given = self.value(expression, mask), self.element_types.of(expression)
+        given = self.type(expression)
         if isinstance(given, str):
+            number = constant(expression)
+            value = self.value(expression, mask) if number is None else number
             dtype = settled(wanted)
+            if np.asarray(value).dtype == object:
+                return value
             return self.xp.number(value, self.like) if dtype.is_float else np.asarray(value).astype(dtype.numpy)
+        value = self.value(expression, mask)
         if given == wanted or isinstance(wanted, str):
             return value
-        return self.xp.cast(value, wanted)
+        return (
+            arithmetic(self.xp, wanted, value).cast(value, wanted)
+            if not given.is_float
+            else self.xp.cast(value, wanted)
+        )
 
     def value(self, expression: Expression, mask: Array | None) -> Any:
         """The value of an expression at each point where the mask holds."""
@@ -126,35 +143,35 @@ class _Interpreted:
             case Applied():
                 return self._applied(expression, mask)
             case Unary(operator="!", operand=operand):
-                return np.logical_not(self.value(operand, mask))
+                return self._choice(self.value(operand, mask), False, True)
             case Unary(operand=operand):
                 inner = self.value(operand, mask)
-                return -inner if isinstance(inner, int | float) else self.xp.negative(inner)
+                if isinstance(inner, int | float):
+                    return -inner
+                return arithmetic(self.xp, settled(self.type(operand)), inner).negative(inner)
             case Conditional(condition=condition, yes=yes, no=no):
                 chosen = self.value(condition, mask)
-                joined = self._type(expression)
-                a = self.cast(yes, joined, _both(mask, chosen))
-                return self.xp.where(chosen, a, self.cast(no, joined, _both(mask, np.logical_not(chosen))))
+                joined = settled(self.type(expression))
+                a = self.cast(yes, joined, _both(mask, chosen, True))
+                return self._choice(chosen, a, self.cast(no, joined, _both(mask, chosen, False)))
             case Binary(operator=("&&" | "||") as operator, left=left, right=right):
                 first = self.value(left, mask)
-                second = self.value(right, _both(mask, first if operator == "&&" else np.logical_not(first)))
-                return (np.logical_and if operator == "&&" else np.logical_or)(first, second)
+                second = self.value(right, _both(mask, first, operator == "&&"))
+                return self._choice(first, second, False) if operator == "&&" else self._choice(first, True, second)
             case Binary():
                 return self._binary(expression, mask)
         raise AssertionError(expression)
 
-    def _type(self, expression: Expression) -> DType:
+    def type(self, expression: Expression) -> ElementType:
+        """The element type of an expression."""
         found = self.element_types.of(expression)
         assert found is not None
-        return settled(found)
+        read_as_it_is = isinstance(expression, Applied) and expression.name in (*self.scope.ranks, *NAMED)
+        return DType.INT64 if self.is_subscript and is_integer(found) and not read_as_it_is else found
 
-    def _joined(self, left: Expression, right: Expression) -> DType:
-        """The type that two operands meet in."""
-        a, b = self.element_types.of(left), self.element_types.of(right)
-        assert a is not None and b is not None
-        joined = promoted(a, b)
-        assert joined is not None
-        return settled(joined)
+    def _choice(self, condition: Any, yes: Any, no: Any) -> Any:
+        """One of two values by a condition, which is a term where terms decide it."""
+        return arithmetic(self.xp, DType.BOOL, condition, yes, no).where(condition, yes, no)
 
     def _named(self, name: str) -> Any:
         if name in self.ranges:
@@ -169,14 +186,16 @@ class _Interpreted:
             return self._element(call, mask)
         if call.name in NAMED:
             return self.cast(call.arguments[0], NAMED[call.name], mask)
-        joined = self._type(call)
+        joined = settled(self.type(call))
         given = [self.cast(one, joined, mask) for one in call.arguments]
         if call.name in mathematics.CHOOSING:
-            return getattr(self.xp, "minimum" if call.name == "min" else "maximum")(*given)
+            return getattr(arithmetic(self.xp, joined, *given), f"{call.name}imum")(*given)
         known = mathematics.function(call.name)
         assert known is not None
         if known.name == "pow":
             return self.xp.power(*given)
+        if known.name == "rsqrt":
+            return self.xp.divide(self.xp.number(1, self.like), self.xp.apply("sqrt", given[0]))
         if known.name in ("fmax", "fmin"):
             # Floats have NaN, which these pass over.
             floats = isinstance(self.xp, FloatNamespace)
@@ -185,42 +204,40 @@ class _Interpreted:
             raise GraphError(
                 f"{call.name} in a graph",
                 where=self.scope.function.name,
-                expected="min, max, pow or one of " + ", ".join(_NAMES),
+                expected="min, max, pow, rsqrt or one of " + ", ".join(_NAMES),
                 remedy="call the comprehension with arrays",
             )
         return self.xp.apply(_NAMES[known.name], given[0])
 
     def _binary(self, expression: Binary, mask: Array | None) -> Any:
         operator, left, right = expression.operator, expression.left, expression.right
-        joined = self._joined(left, right)
+        joined = settled(promoted(self.type(left), self.type(right)) or DType.INT64)
         a, b = self.cast(left, joined, mask), self.cast(right, joined, mask)
+        xp = arithmetic(self.xp, joined, a, b)
         match operator:
             case "+":
-                return self.xp.add(a, b)
+                return xp.add(a, b)
             case "-":
-                return self.xp.subtract(a, b)
+                return xp.subtract(a, b)
             case "*":
-                return self.xp.multiply(a, b)
+                return xp.multiply(a, b)
             case "/":
-                return self.xp.divide(a, b)
+                return xp.divide(a, b)
             case "%":
                 return np.fmod(a, b)
-            case "<" | ">=":
-                less = self.xp.less(a, b)
-                return less if operator == "<" else np.logical_not(less)
-            case ">" | "<=":
-                more = self.xp.less(b, a)
-                return more if operator == ">" else np.logical_not(more)
-        equal = self.xp.equal(a, b)
-        return equal if operator == "==" else np.logical_not(equal)
+            case "<" | ">":
+                return xp.less(a, b) if operator == "<" else xp.less(b, a)
+            case "<=" | ">=":
+                return xp.less_equal(a, b) if operator == "<=" else xp.less_equal(b, a)
+        equal = xp.equal(a, b)
+        return equal if operator == "==" else self._choice(equal, False, True)
 
     def _element(self, call: Applied, mask: Array | None) -> Any:
         array = self.held[call.name]
         places: list[Any] = []
-        # Subscripts are integers in every interpretation.
-        whole = replace(self, xp=FloatNamespace())
+        whole = replace(self, is_subscript=True)
         for axis, (subscript, extent) in enumerate(zip(call.arguments, np.shape(array), strict=True)):
-            place = np.asarray(whole.value(subscript, mask)).astype(np.int64)
+            place = np.asarray(whole.cast(subscript, DType.INT64, mask)).astype(np.int64)
             outside = np.logical_or(place < 0, place >= extent)
             if np.any(outside if mask is None else np.logical_and(outside, mask)):
                 raise self.scope.fault(
@@ -233,5 +250,16 @@ class _Interpreted:
         return array[tuple(places)] if places else array
 
 
-def _both(mask: Array | None, more: Any) -> Array:
-    return np.asarray(more if mask is None else np.logical_and(mask, more))
+def arithmetic(xp: Any, dtype: DType, *arrays: Any) -> Any:
+    """The arithmetic of some values: that of integers where they are such, and known."""
+    known = all(np.asarray(one).dtype != object for one in arrays)
+    return _WHOLE if known and not dtype.is_float else xp
+
+
+def _both(mask: Array | None, condition: Any, holds: bool) -> Array:
+    """Where a mask holds and a condition does, or does not; nowhere where terms decide it, so that nothing is asked."""
+    truth = np.asarray(condition)
+    if truth.dtype == object:
+        return np.asarray(False)
+    truth = truth if holds else np.logical_not(truth)
+    return truth if mask is None else np.logical_and(mask, truth)

@@ -43,7 +43,8 @@ NAME_OF = MappingProxyType({dtype: name for name, dtype in reversed(tuple(NAMED.
 #: The types that literals have where they meet nothing.
 _DEFAULTS = {"integer": DType.INT32, "float": DType.FLOAT32}
 _SIGNED = (DType.INT8, DType.INT16, DType.INT32, DType.INT64)
-_UNSIGNED = (DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64)
+#: The integers without a sign.
+UNSIGNED = (DType.UINT8, DType.UINT16, DType.UINT32, DType.UINT64)
 _FLOATS = (DType.FLOAT16, DType.BFLOAT16, DType.FLOAT32, DType.FLOAT64)
 
 
@@ -64,11 +65,11 @@ def promoted(a: ElementType, b: ElementType) -> ElementType | None:
         return DType.FLOAT32 if {a, b} == {DType.FLOAT16, DType.BFLOAT16} else max(a, b, key=_FLOATS.index)
     if DType.BOOL in (a, b):
         return b if a is DType.BOOL else a
-    for kind in (_SIGNED, _UNSIGNED):
+    for kind in (_SIGNED, UNSIGNED):
         if a in kind and b in kind:
             return max(a, b, key=kind.index)
     signed, unsigned = (a, b) if a in _SIGNED else (b, a)
-    rank = max(_SIGNED.index(signed), _UNSIGNED.index(unsigned) + 1)
+    rank = max(_SIGNED.index(signed), UNSIGNED.index(unsigned) + 1)
     return _SIGNED[rank] if rank < len(_SIGNED) else None
 
 
@@ -99,4 +100,4 @@ def is_float(element_type: ElementType) -> bool:
 
 def is_integer(element_type: ElementType) -> bool:
     """True of integers of any width, literals included; bool is none."""
-    return element_type == "integer" or element_type in (*_SIGNED, *_UNSIGNED)
+    return element_type == "integer" or element_type in (*_SIGNED, *UNSIGNED)
