@@ -121,7 +121,8 @@ class Result:
         """
         from eqsat.runtime.cuda.program.lowering import program_of
 
-        return program_of(self.graph if self.plan is None else self.plan, sizing_of(self.graph).completed(sizes or {}))
+        given = expanded(self.graph, lacking()) if self.plan is None else self.plan
+        return program_of(given, sizing_of(self.graph).completed(sizes or {}))
 
     def to_onnx(
         self, path: str | Path | None = None, opset: int | None = None, quantised: str | None = None

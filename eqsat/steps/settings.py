@@ -20,6 +20,7 @@ from eqsat.language.terms.state import State
 from eqsat.options.checks import layouts_of
 from eqsat.options.options import Options
 from eqsat.quantisation.data import CalibrationData, read_calibration
+from eqsat.rewrites.rules.definitions import written_out
 from eqsat.runtime.backend import BACKENDS
 from eqsat.runtime.examples import SizePoint
 from eqsat.system.deadline import Deadline
@@ -56,6 +57,7 @@ class Settings:
         _check_budget(options)
         table = options.opened_table()
         costs = CostModel(options.device, table, options.objective, cost=options.cost, threads=options.threads)
+        costs = costs.writing_out(written_out)
         choices, warnings = choices_for(costs.device, options.layouts, options.precision, portable=options.portable)
         if not choices.policy.is_exact:
             _check_runtime(costs.device)

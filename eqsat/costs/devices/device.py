@@ -111,6 +111,11 @@ class Device:
         return "cupy" if self.gpu else self.runtime or "onnxruntime"
 
     @property
+    def writes_out(self) -> bool:
+        """True if operators that ONNX lacks are written out by the laws that define them before a program runs."""
+        return self.backend != "c"
+
+    @property
     def strided(self) -> bool:
         """True if its kernels read operands by any strides, so that operators that only change strides are free: on
         GPUs.

@@ -22,6 +22,7 @@ from eqsat.costs.model.cost import TERMS, Cost, average, check_objective
 from eqsat.costs.model.fit import Fit
 from eqsat.costs.model.sharing import Sharing, passing_bytes
 from eqsat.costs.model.whole_graphs import WHOLE, Correction, correction, measured_graphs
+from eqsat.costs.model.written import WrittenOut, cost_written
 from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
 from eqsat.costs.table.table import CostTable
@@ -38,6 +39,8 @@ class OperatorPrices:
     """Prices of operators on one device, at the sizes of named dims, as `CostModel` describes them."""
 
     _parts: tuple[tuple[float, Self], ...]
+    #: Writes out the operators that a user declares, where the device's programs do.
+    _written_out: WrittenOut | None = None
 
     def __init__(
         self,
@@ -63,6 +66,12 @@ class OperatorPrices:
         self._correction = correction(measured_graphs(self._own)) if corrected and self.device.gpu else Correction()
         self._hot = False
         self._borrow(None)
+
+    def writing_out(self, written_out: WrittenOut) -> Self:
+        """The same model of operators that are written out by laws, where the device's programs are."""
+        model = copy.copy(self)
+        model._written_out = written_out if self.device.writes_out else None
+        return model
 
     def borrowing(self, borrowed: Borrowed) -> Self:
         """The same model, not yet settled, with the entries of another environment where the table has none."""
@@ -320,6 +329,10 @@ class OperatorPrices:
         if self.device.strided and is_strided(op):
             return Cost()
         key = self.key(op, attrs, operands, const, way)
+        if self._written_out is not None and declared is not None and not declared.is_shipped:
+            graph = None if key.text in self.measured else self._written_out(op, attrs, operands, results)
+            if graph is not None:
+                return cost_written(self, graph, const)
         work = self._work(op, key, results, way)
         error = 0.0 if way is None else rounding_error(op, way)
         entry = self.measured.get(key.text) if self.measured and key.is_measurable else None

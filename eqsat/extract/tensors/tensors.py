@@ -24,8 +24,8 @@ from eqsat.extract.tensors.shared import shared_constants
 from eqsat.extract.tensors.stated import stated_kernels
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
-from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, BlockScale, Implementation, Scale, State, TensorType
-from eqsat.rewrites.rules.definitions import definition
+from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, BlockScale, Implementation, Scale, State, TensorType, ValueType
+from eqsat.rewrites.rules.definitions import is_defined
 from eqsat.system.deadline import check, watched
 
 #: True if an operator with these attributes, on operands and with results of these types, runs where the result will.
@@ -148,7 +148,7 @@ class _ProblemBuilder:
         if node.original is not None or node.op not in OPS:
             return True
         types, results = self.pricing.types(node), self.pricing.results(node)
-        return _runs(node, self.given) and self.available(node.op, node.attrs, types, results)
+        return _runs(node, self.given, types) and self.available(node.op, node.attrs, types, results)
 
     def _offer(self, leader: int, position: int) -> None:
         """Add the implementations of one e-node by itself."""
@@ -329,7 +329,7 @@ def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
     return [(a, b) for a in grid for b in grid if (a.layout == b.layout) != (a.precision == b.precision)]
 
 
-def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:
+def _runs(node: SnapshotNode, given: frozenset[str], types: Sequence[ValueType | None]) -> bool:
     """False for terms that are only ever computed at compile time, such as enlarge of a filter.
 
     A user's operator runs where one is among those `given`, or a law of its declaration says how to write it out.
@@ -337,4 +337,4 @@ def _runs(node: SnapshotNode, given: frozenset[str]) -> bool:
     declared = OPS[node.op]
     if declared.onnx is not None or not node.operands:
         return True
-    return not declared.is_shipped and (node.op in given or definition(node.op, lacking()) is not None)
+    return not declared.is_shipped and (node.op in given or is_defined(node.op, node.attrs, types, lacking()))

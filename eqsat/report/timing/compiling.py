@@ -55,7 +55,7 @@ class Compiling:
     def program(self, name: str, graph: Graph) -> Program:
         """The program of a finalist; EqsatError where the backend refuses it."""
         if self.backend == "cupy":
-            return gpu_program(self.plans.get(name, graph), self.tuned)
+            return gpu_program(self.plans.get(name) or expanded(graph, lacking()), self.tuned)
         if name == "original" and self.source is not None and self.backend == "openvino":
             from eqsat.language.onnx.files.reader import StoredModel
             from eqsat.runtime.openvino.session import OpenVinoProgram, compiled

@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import count
 from typing import Any, cast
 
 from eqsat.errors import GraphError
+from eqsat.language.declaration.spec import Reference
 from eqsat.language.ops import spec
-from eqsat.language.terms import OPAQUE, Bindings, Expression, Graph, Node, Siblings, Spread, TensorType, ValueType, Var
+from eqsat.language.terms import (
+    OPAQUE,
+    Attrs,
+    Bindings,
+    Expression,
+    Graph,
+    Node,
+    Siblings,
+    Spread,
+    TensorType,
+    ValueType,
+    Var,
+)
 from eqsat.rewrites.conditions.expression import Typed, bound_name
 from eqsat.rewrites.rules.derive import stated_laws
 from eqsat.rewrites.rules.rule import Rule, applications, pattern_fields
@@ -30,33 +43,60 @@ class _Value(Typed):
 def expanded(graph: Graph, lacking: Iterable[str]) -> Graph:
     """The graph without the operators that a target lacks, as far as laws of their declarations define them.
 
-    A law defines its operator where it states it of any operands and attributes, without a condition, in terms of
-    other operators: ``swish_gate(x, y) => x * sigmoid(y)``. Operators without such a law stay.
+    A law defines its operator where it states it of any operands and attributes in terms of other operators:
+    ``swish_gate(x, y) => x * sigmoid(y)``. Operators stay where there is no such law whose conditions hold of their
+    types.
     """
     missing = frozenset(lacking)
-    if not any(node.op in missing and definition(node.op, missing) for node in graph.nodes):
+    if not any(node.op in missing and definitions(node.op, missing) for node in graph.nodes):
         return graph
     writer = _Writer(graph, missing)
     nodes = [one for node in graph.nodes for one in writer.nodes(node)]
     return replace(graph, nodes=tuple(nodes), types=writer.types)
 
 
+def definitions(op: str, lacking: frozenset[str]) -> tuple[Rule, ...]:
+    """The laws that define an operator in terms of those that are not lacking, or that are themselves defined."""
+    return () if op == OPAQUE or spec(op).is_shipped else _definitions(op, spec(op).reference, lacking)
+
+
 @cache
-def definition(op: str, lacking: frozenset[str]) -> Rule | None:
-    """The law that defines an operator in terms of those that are not lacking, or that are themselves defined."""
-    if op == OPAQUE or spec(op).is_shipped:
-        return None
+def _definitions(op: str, reference: Reference, lacking: frozenset[str]) -> tuple[Rule, ...]:
+    """The laws that define an operator; its reference tells those apart that had a name one after the other."""
+    found = []
     for rule in stated_laws([spec(op)]):
         if _defines(rule, op):
             used = {app.op for pattern in rule.right for app in applications(pattern)} & lacking
-            if op not in used and all(definition(other, lacking) for other in used):
-                return rule
-    return None
+            if op not in used and all(definitions(other, lacking) for other in used):
+                found.append(rule)
+    return tuple(found)
+
+
+def is_defined(op: str, attrs: Attrs, types: Sequence[ValueType | None], lacking: frozenset[str]) -> bool:
+    """True if a law defines an operator for operands of these types."""
+    values = [_Value(one) for one in types if isinstance(one, TensorType)]
+    if len(values) < len(types):
+        return False
+    return any(_bound(rule, attrs, values) is not None for rule in definitions(op, lacking))
+
+
+def written_out(
+    op: str, attrs: Mapping[str, Any], types: Sequence[TensorType | None], results: Sequence[TensorType | None]
+) -> Graph | None:
+    """The graph of the operators that laws say an operator is, of inputs of these types; None where none says so."""
+    inputs = {f"i{place}": one for place, one in enumerate(types) if one is not None}
+    outputs = {f"o{place}": one for place, one in enumerate(results) if one is not None}
+    if len(inputs) < len(types) or len(outputs) < len(results):
+        return None
+    node = Node(op, tuple(inputs), tuple(outputs), Attrs(attrs))
+    graph = Graph(op, tuple(inputs), {name: name for name in outputs}, (node,), {}, {**inputs, **outputs})
+    made = expanded(graph, frozenset({op}))
+    return None if made is graph or any(one.op == op for one in made.nodes) else made
 
 
 def _defines(rule: Rule, op: str) -> bool:
-    """True if a law states the operator's result for any operands and attributes."""
-    if isinstance(rule.left, Siblings) or len(rule.left) != 1 or rule.conditions:
+    """True if a law states the operator's result for any operands and attributes, under conditions on these."""
+    if isinstance(rule.left, Siblings) or len(rule.left) != 1:
         return False
     (app,) = rule.left
     operands = [o.item if isinstance(o, Spread) and not o.over else o for o in app.operands]
@@ -70,6 +110,22 @@ def _defines(rule: Rule, op: str) -> bool:
     )
 
 
+def _bound(rule: Rule, attrs: Attrs, values: Sequence[_Value]) -> Bindings | None:
+    """The bindings of a law's left side to operands; None where they do not fit, or a condition does not hold."""
+    (app,) = rule.roots
+    bound = Bindings()
+    if any(isinstance(o, Spread) for o in app.operands):
+        bound.tensors[_name(app.operands[0])] = tuple(values)
+    elif len(values) == len(app.operands):
+        bound.tensors.update({_name(o): v for o, v in zip(app.operands, values, strict=True)})
+    else:
+        return None
+    if app.record is not None:
+        bound.attrs[app.record] = attrs
+    bound.attrs.update({f.text: attrs[n] for n, f in pattern_fields(app).items()})
+    return bound if rule.refused(bound) is None else None
+
+
 class _Writer:
     """A writer of nodes by the laws that define them, with values under names that nothing else has."""
 
@@ -79,19 +135,24 @@ class _Writer:
 
     def nodes(self, node: Node) -> list[Node]:
         """The nodes that make the outputs of one, itself where no law defines its operator for these operands."""
-        rule = definition(node.op, self.lacking) if node.op in self.lacking else None
-        bindings = None if rule is None else self.bindings(rule, node)
-        if rule is None or bindings is None:
-            return [node]
-        try:
-            terms = right_terms(rule, bindings)
-        except GraphError:
-            return [node]
+        for rule in definitions(node.op, self.lacking) if node.op in self.lacking else ():
+            bindings = self.bindings(rule, node)
+            try:
+                terms = [] if bindings is None else right_terms(rule, bindings)
+            except GraphError:
+                continue
+            if terms:
+                return self.written(node, terms)
+        return [node]
+
+    def written(self, node: Node, terms: Sequence[Any]) -> list[Node]:
+        """The nodes that make the outputs of one by terms."""
         written: list[Node] = []
         outputs = iter(node.outputs)
+        made: dict[int, tuple[str, ...]] = {}
         for term in terms:
             own = tuple(next(outputs) for _ in (term.types if isinstance(term, Term) else (term.type,)))
-            self.emit(term, own, node, written)
+            self.emit(term, own, node, written, made)
         return [one for each in written for one in self.nodes(each)]
 
     def bindings(self, rule: Rule, node: Node) -> Bindings | None:
@@ -102,35 +163,36 @@ class _Writer:
             if name is None or not isinstance(type, TensorType):
                 return None
             values.append(_Value(type, name=name))
-        (app,) = rule.roots
-        bound = Bindings()
-        if any(isinstance(o, Spread) for o in app.operands):
-            bound.tensors[_name(app.operands[0])] = tuple(values)
-        elif len(values) == len(app.operands):
-            bound.tensors.update({_name(o): v for o, v in zip(app.operands, values, strict=True)})
-        else:
-            return None
-        if app.record is not None:
-            bound.attrs[app.record] = node.attrs
-        bound.attrs.update({f.text: node.attrs[n] for n, f in pattern_fields(app).items()})
-        return bound
+        return _bound(rule, node.attrs, values)
 
-    def emit(self, term: Term | _Value, outputs: tuple[str, ...], source: Node, written: list[Node]) -> None:
-        """Add the nodes of a term, the last of which makes these outputs."""
-        if not isinstance(term, Term):
-            written.append(Node("identity", (term.name,), outputs, name=f"{source.name}.{len(written)}"))
+    def emit(
+        self,
+        term: Term | _Value,
+        outputs: tuple[str, ...],
+        source: Node,
+        written: list[Node],
+        made: dict[int, tuple[str, ...]],
+    ) -> None:
+        """Add the nodes of a term, the last of which makes these outputs; a term that was `made` is there already."""
+        known = made.get(id(term))
+        if not isinstance(term, Term) or known is not None:
+            names = known if known is not None else (cast("_Value", term).name,)
+            for one, output in zip(names, outputs, strict=True):
+                written.append(Node("identity", (one,), (output,), name=f"{source.name}.{len(written)}"))
             return
         inputs: list[str | None] = []
         for operand in term.operands:
             if operand is None:
                 inputs.append(None)
             elif isinstance(operand, Term):
-                names = tuple(self.fresh(source, t) for t in operand.types)
-                self.emit(operand, names, source, written)
+                names = made.get(id(operand)) or tuple(self.fresh(source, t) for t in operand.types)
+                if id(operand) not in made:
+                    self.emit(operand, names, source, written, made)
                 inputs.append(names[0])
             else:
                 inputs.append(cast("_Value", operand).name)
         written.append(Node(term.op, tuple(inputs), outputs, term.attrs, f"{source.name}.{len(written)}"))
+        made[id(term)] = outputs
 
     def fresh(self, source: Node, type: TensorType) -> str:
         """A name for a value that only the writing out has."""

@@ -12,7 +12,10 @@ import numpy as np
 
 from eqsat.errors import ComprehensionError, EqsatError, ShapeError
 from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.comprehension.graphs.forms import index_form
+from eqsat.language.comprehension.graphs.laws import definition_laws
 from eqsat.language.comprehension.graphs.linearity import is_linear
+from eqsat.language.comprehension.graphs.orders import order_laws
 from eqsat.language.comprehension.graphs.products import ProductSum, einsum_of
 from eqsat.language.comprehension.graphs.reference import compute
 from eqsat.language.comprehension.meaning.element_types import NAMED
@@ -117,6 +120,8 @@ def _declared(name: str, given_function: TensorFunction) -> OpSpec:
     # It is its writer's, not this package's: its laws are checked where they are loaded.
     reference.__module__ = "comprehension"
     sum_of_products = _whole_sum(function)
+    # Of one type of floats, operands may be of any.
+    several = len({dtype for dtype in types.values() if dtype.is_float}) > 1
     linear = [place for place, one in enumerate(operands) if is_linear(scope, types, one)]
     return op(
         name,
@@ -126,10 +131,10 @@ def _declared(name: str, given_function: TensorFunction) -> OpSpec:
         flops=flops,
         sample=_sampler(function, operands),
         multilinear=linear if len(function.results) == 1 else (),
-        dtypes={place: types[one].value for place, one in enumerate(names) if not types[one].is_float},
+        dtypes={place: types[one].value for place, one in enumerate(names) if several or not types[one].is_float},
         partial=_may_leave_numbers(function),
-        index=_index_form(sum_of_products) if sum_of_products is not None else "",
-        laws=(_definition(name, sum_of_products),) if sum_of_products is not None else (),
+        index=index_form(function, linear),
+        laws=(*definition_laws(name, function, sum_of_products), *order_laws(name, function)),
     )(reference)
 
 
@@ -160,9 +165,9 @@ def _may_leave_numbers(function: TensorFunction) -> bool:
 
 
 def _whole_sum(function: TensorFunction) -> ProductSum | None:
-    """The function as one sum of products of its parameters, each read once; None where it is not one."""
+    """The function as one sum of products of its parameters, several and each read once; None where it is not one."""
     scope, inferred = function.scope, function.symbolic
-    if len(scope.statements) != 1 or inferred is None or function.needs:
+    if len(scope.statements) != 1 or len(function.operands) < 2 or inferred is None or function.needs:
         return None
     (one,) = scope.statements
     found = einsum_of(scope, one, inferred.ranges[0], inferred.shapes, function.types)
@@ -172,19 +177,6 @@ def _whole_sum(function: TensorFunction) -> ProductSum | None:
         return None
     order = [found.tensors.index(name) for name in function.operands]
     return ProductSum(tuple(found.tensors[k] for k in order), tuple(found.subscripts[k] for k in order), found.result)
-
-
-def _index_form(found: ProductSum) -> str:
-    """The index form of a sum of products: names by position, as forms have them."""
-    letters = {index: f"i{k}" for k, index in enumerate(dict.fromkeys(i for one in found.subscripts for i in one))}
-    terms = [" ".join(letters[index] for index in one) for one in (*found.subscripts, found.result)]
-    return f"{', '.join(terms[:-1])} -> {terms[-1]}" if all(terms[:-1]) else ""
-
-
-def _definition(name: str, found: ProductSum) -> str:
-    """The law that defines a sum of products: it is einsum's."""
-    variables = ", ".join(f"x{k}" for k in range(len(found.tensors)))
-    return f'{name}({variables}) => einsum({variables}, equation="{found.equation}")'
 
 
 def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:

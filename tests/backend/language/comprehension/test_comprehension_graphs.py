@@ -102,8 +102,8 @@ def test_products_along_other_axes_are_einsums_of_these(text, equation):
         "def f(int(N) A, int(N) B) -> (C) { C(i) = A(i) * B(i) }",
     ],
 )
-def test_near_misses_are_no_einsums(text):
-    assert operator_of(eqsat.comprehension(text).f).laws == ()
+def test_near_misses_are_no_einsums_of_what_they_read(text):
+    assert not [law for law in operator_of(eqsat.comprehension(text).f).laws if "einsum(x0, x1," in law]
 
 
 LINEAR = {

@@ -1,0 +1,1 @@
+"""Functions of comprehensions, defined by the operators that ship."""

@@ -1,0 +1,112 @@
+"""Numbers that depend on indices alone, at each point of the box of a trial."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from eqsat.language.comprehension.definitions.statement import StatementContext
+from eqsat.language.comprehension.text.syntax import (
+    Applied,
+    Binary,
+    Conditional,
+    Expression,
+    Name,
+    Number,
+    Truth,
+    Unary,
+)
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """The quotient of integers, rounded to zero."""
+    divisor = np.where(np.equal(b, 0), 1, b)
+    return np.sign(a) * np.sign(divisor) * (np.abs(a) // np.abs(divisor))
+
+
+_COMPUTED: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+    {
+        "+": np.add,
+        "-": np.subtract,
+        "*": np.multiply,
+        "/": _quotient,
+        "%": lambda a, b: np.fmod(a, np.where(np.equal(b, 0), 1, b)),
+        "<": np.less,
+        "<=": np.less_equal,
+        ">": np.greater,
+        ">=": np.greater_equal,
+        "==": np.equal,
+        "!=": np.not_equal,
+        "&&": np.logical_and,
+        "||": np.logical_or,
+        "min": np.minimum,
+        "max": np.maximum,
+    }
+)
+
+
+@dataclass(frozen=True)
+class ReadGuard:
+    """The conditions that an expression is read under: where they hold in each trial, as far as indices say.
+
+    `is_free` says that there is none.
+    """
+
+    truths: tuple[Any, ...]
+    is_free: bool = True
+
+    @classmethod
+    def none(cls, statement: StatementContext) -> ReadGuard:
+        """The guard of what is always read."""
+        return cls(tuple(np.bool_(True) for _ in statement.trials))
+
+    def and_(self, statement: StatementContext, condition: Expression, holds: bool) -> ReadGuard:
+        """The guard of what is read where a condition holds, or does not, too."""
+        truths = []
+        for number, truth in enumerate(self.truths):
+            found = points_of(statement, condition, number)
+            more = np.bool_(True) if found is None else found if holds else np.logical_not(found)
+            truths.append(np.logical_and(truth, more))
+        return replace(self, truths=tuple(truths), is_free=False)
+
+
+def points_of(statement: StatementContext, expression: Expression, number: int) -> Any:
+    """An expression of indices and sizes at each point of the box of a trial; None where it reads a tensor."""
+    match expression:
+        case Number(value=int() as value):
+            return np.asarray(value)
+        case Truth(value=truth):
+            return np.bool_(truth)
+        case Name(name=name):
+            return _named(statement, name, number)
+        case Unary(operator=operator, operand=operand):
+            inner = points_of(statement, operand, number)
+            return None if inner is None else np.logical_not(inner) if operator == "!" else -inner
+        case Binary(operator=operator, left=left, right=right):
+            return _joined(statement, operator, left, right, number)
+        case Applied(name=("min" | "max") as name, arguments=(left, right)):
+            return _joined(statement, name, left, right, number)
+        case Conditional(condition=condition, yes=yes, no=no):
+            parts = [points_of(statement, one, number) for one in (condition, yes, no)]
+            return None if any(one is None for one in parts) else np.where(*parts)
+    return None
+
+
+def _joined(statement: StatementContext, operator: str, left: Expression, right: Expression, number: int) -> Any:
+    a, b = points_of(statement, left, number), points_of(statement, right, number)
+    return None if a is None or b is None else _COMPUTED[operator](a, b)
+
+
+def _named(statement: StatementContext, name: str, number: int) -> Any:
+    indices = statement.one.every_index
+    if name in indices:
+        low, high = statement.ranges(name)[number]
+        shape = [1] * len(indices)
+        shape[indices.index(name)] = high - low
+        return np.arange(low, high).reshape(shape)
+    size = statement.trials[number].inferred.known.get(name)
+    return np.asarray(size) if isinstance(size, int) else None

@@ -1,0 +1,88 @@
+"""Ranges of a function at a few sizes: claims on ranges are held against these where no formula states them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from eqsat.errors import EqsatError
+from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.terms import Dim
+from eqsat.language.terms.dims import Atom
+
+#: How often sizes are drawn, how many draws that fit are kept, and the largest size and scalar.
+_DRAWS, _KEPT, _LARGEST, _LARGEST_SCALAR = 200, 12, 9, 3
+
+
+@dataclass(frozen=True)
+class SizeTrial:
+    """The integer scalars of a trial, and the ranges and shapes that follow."""
+
+    scalars: Mapping[str, int]
+    inferred: Inferred
+
+
+def trials_of(function: TensorFunction) -> tuple[SizeTrial, ...]:
+    """Trials at sizes that the function takes; none where few are found."""
+    rng, kept = Random(0), list[SizeTrial]()
+    parameters = function.scope.function.parameters
+    for _ in range(_DRAWS):
+        sizes = {size: rng.randint(1, _LARGEST) for size in function.scope.sizes}
+        scalars = {name: rng.randint(1, _LARGEST_SCALAR) * rng.choice((1, 1, -1)) for name in function.needs}
+        shapes = {
+            one.name: tuple(sizes[extent] if isinstance(extent, str) else extent for extent in one.extents)
+            for one in parameters
+        }
+        try:
+            inferred = function.inferred(shapes, scalars)
+        except EqsatError:
+            continue
+        if all(low < high for ranges in inferred.ranges for low, high in _numbers(ranges)):
+            kept.append(SizeTrial(scalars, inferred))
+        if len(kept) == _KEPT:
+            break
+    return tuple(kept) if len(kept) > _KEPT // 3 else ()
+
+
+def _numbers(ranges: Mapping[str, tuple[Dim, Dim]]) -> Sequence[tuple[int, int]]:
+    return [(low, high) for low, high in ranges.values() if isinstance(low, int) and isinstance(high, int)]
+
+
+def size_text(dim: Dim, sizes: Mapping[str, str]) -> str | None:
+    """A size as an expression, given those of named sizes; None where it is none of sums, products and quotients.
+
+    >>> size_text(2 * Sym.named("N") - 1, {"N": "dim(x0, 0)"})
+    '2 * dim(x0, 0) - 1'
+    """
+    if isinstance(dim, int):
+        return str(dim)
+    text = ""
+    for monomial, coefficient in sorted(dim.terms, key=lambda term: (not term[0], term[1] < 0)):
+        factors = [_atom_text(atom, sizes) for atom, power in monomial for _ in range(power)]
+        known = [factor for factor in factors if factor is not None]
+        if len(known) < len(factors):
+            return None
+        shown = " * ".join([*([str(abs(coefficient))] if abs(coefficient) != 1 or not known else []), *known])
+        sign = "-" if coefficient < 0 else "+"
+        text = f"{text} {sign} {shown}" if text else shown if coefficient > 0 else f"-{shown}"
+    return text or "0"
+
+
+def _atom_text(atom: Atom, sizes: Mapping[str, str]) -> str | None:
+    """A factor of a size: a named one, a quotient or a rest, or the smaller of two that differ by a number."""
+    if isinstance(atom, str):
+        return sizes.get(atom)
+    function, a, b = atom
+    first, second = size_text(a, sizes), size_text(b, sizes)
+    if first is None or second is None:
+        return None
+    if function in ("floordiv", "mod"):
+        return f"(({first}) {'//' if function == 'floordiv' else '%'} ({second}))"
+    if function in ("min", "max"):
+        apart = a - b
+        if isinstance(apart, int):
+            return f"({first if (apart < 0) == (function == 'min') else second})"
+        return f"{function}({first}, {second})" if function == "min" else None
+    return None

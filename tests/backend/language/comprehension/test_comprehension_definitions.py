@@ -1,0 +1,303 @@
+"""Functions of comprehensions defined by standard operators: recognised, written out, computed, and proved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.errors import BackendError
+from eqsat.language.comprehension.graphs.operators import operator_of
+from eqsat.language.onnx.write.exporter import to_model
+from eqsat.language.terms import Graph
+from eqsat.rewrites.proof.check import Effort, check
+from eqsat.rewrites.rules.definitions import expanded
+from eqsat.rewrites.rules.derive import stated_laws
+from eqsat.runtime.backend import execute
+from tests.support.comprehensions.comprehension_cases import Right, check_equal
+from tests.support.comprehensions.comprehension_corpus import RIGHT
+
+#: The programs that no standard operators define, and why.
+UNDEFINED = {
+    "with_a_step": "an integer scalar decides how many elements there are",
+    "backwards": "an integer scalar decides how many elements there are",
+    "where_valid": "elements decide what is read, under a condition",
+    "update": "a caller passes what is updated",
+    "from_zero": "a caller passes what is updated",
+    "running": "a caller passes what is updated",
+}
+#: Programs that ONNX Runtime has no kernels for: of float64, bfloat16 and products of int8.
+NO_KERNELS = {"halves", "narrow", "narrow_layer", "mean_of_window", "gelu", "wrapped"}
+#: Its reductions pass over NaN.
+PASSES_OVER_NAN = {"not_numbers"}
+
+
+def named(program: Right) -> str:
+    return str(program.function.name)
+
+
+GRAPHS = [program for program in RIGHT if program.function.operands]
+
+
+def graph_of(program: Right, seed: int = 3) -> tuple[Graph, dict[str, Any], list[Any], dict[str, Any]]:
+    """The graph of a program's function alone, with its inputs and the arguments that its reference takes."""
+    function = program.function
+    arguments, more = program.arguments(function, seed)
+    g = eqsat.Graph("written")
+    feeds: dict[str, Any] = {}
+    given: list[Any] = []
+    for one, value in zip(function.scope.function.parameters, arguments, strict=True):
+        if one.name in function.needs:
+            given.append(int(value))
+            continue
+        feeds[one.name] = np.asarray(value, function.types[one.name].numpy)
+        given.append(g.input(one.name, feeds[one.name].shape, function.types[one.name].value))
+    made = function(*given)
+    for number, result in enumerate(made if isinstance(made, tuple) else (made,)):
+        g.output(f"o{number}", result)
+    return g.build(), feeds, arguments, more
+
+
+def written(graph: Graph) -> Graph:
+    """The graph without operators that were declared from comprehensions."""
+    return expanded(graph, {node.op for node in graph.nodes})
+
+
+@pytest.mark.parametrize("program", GRAPHS, ids=named)
+def test_what_a_function_is_written_as_computes_what_numpy_does(program):
+    graph, feeds, arguments, more = graph_of(program)
+    standard = written(graph)
+    stays = {node.op for node in standard.nodes} & {node.op for node in graph.nodes}
+    assert bool(stays) == (program.function.name in UNDEFINED)
+    for backend in ("numpy", "onnxruntime") if not stays else ():
+        if backend == "onnxruntime" and program.function.name in NO_KERNELS:
+            with pytest.raises(BackendError, match="ONNX Runtime refuses the graph"):
+                execute(standard, feeds, backend)
+            continue
+        if backend == "onnxruntime" and program.function.name in PASSES_OVER_NAN:
+            continue
+        made = execute(standard, feeds, backend)
+        results = tuple(made[f"o{number}"] for number in range(len(made)))
+        check_equal(results if len(results) > 1 else results[0], program.reference(*arguments, **more))
+
+
+CONV = "y(n,o,h,w) +=! x(n,c,{sh}h+{dh}kh,{sw}w+{dw}kw) * k(o,c,kh,kw)"
+IMAGE, FILTERS = (2, 3, 11, 9), (4, 3, 3, 2)
+RECOGNISED = {
+    "convolution": (
+        f"def f(float(N,C,H,W) x, float(O,C,KH,KW) k) -> (y) {{ {CONV.format(sh='', dh='', sw='', dw='')} }}",
+        (IMAGE, FILTERS),
+        {"conv": {"strides": (1, 1), "dilations": (1, 1), "group": 1}},
+    ),
+    "with strides and dilations, its filters first": (
+        "def f(float(O,C,KH,KW) k, float(N,C,H,W) x) -> (y) { y(n,o,h,w) +=! k(o,c,kh,kw) * x(n,c,2*h+3*kh,w*3+kw) }",
+        (FILTERS, IMAGE),
+        {"conv": {"strides": (2, 3), "dilations": (3, 1), "group": 1}},
+    ),
+    "with strides that are passed": (
+        "def f(int s, float(N,C,H) x, float(O,C,K) k) -> (y) { y(n,o,h) +=! x(n,c,s*h+k1) * k(o,c,k1) }",
+        (2, (2, 3, 11), (4, 3, 3)),
+        {"conv": {"strides": (2,)}},
+    ),
+    "in groups": (
+        "def f(float(N,G,C,H,W) x, float(G,O,C,KH,KW) k) -> (y) {"
+        " y(n,g,o,h,w) +=! x(n,g,c,h+kh,w+kw) * k(g,o,c,kh,kw) }",
+        ((1, 2, 3, 6, 6), (2, 4, 3, 3, 3)),
+        {"reshape": {}, "conv": {"group": 2}},
+    ),
+    "of channels apart": (
+        "def f(float(N,C,H,W) x, float(C,KH,KW) k) -> (y) { y(n,c,h,w) +=! x(n,c,h+kh,w+kw) * k(c,kh,kw) }",
+        ((1, 3, 6, 6), (3, 3, 3)),
+        {"reshape": {}, "conv": {"group": 3}},
+    ),
+    "of channels last": (
+        "def f(float(N,H,W,C) x, float(O,KH,KW,C) k) -> (y) { y(n,h,w,o) +=! x(n,h+kh,w+kw,c) * k(o,kh,kw,c) }",
+        ((1, 6, 6, 3), (4, 3, 3, 3)),
+        {"transpose": {}, "conv": {}},
+    ),
+    "of one axis alone, its filter turned round": (
+        "def f(float(M) x, float(K) w) -> (y) { y(i) +=! x(i+k) * w(K-1-k) }",
+        ((9,), (3,)),
+        {"slice": {}, "reshape": {}, "conv": {"strides": (1,)}},
+    ),
+    "the largest of windows": (
+        "def f(float(N,C,H,W) x) -> (y) { y(n,c,i,j) max=! x(n,c,2*i+a,2*j+b) where a in 0:3, b in 0:2 }",
+        ((2, 3, 9, 8),),
+        {"max_pool": {"kernel": (3, 2), "strides": (2, 2)}},
+    ),
+    "the mean of windows": (
+        "def f(float(N,C,H) x) -> (y) { y(n,c,i) +=! x(n,c,2*i+a) / 2 where a in 0:2 }",
+        ((2, 3, 9),),
+        {"avg_pool": {"kernel": (2,), "strides": (2,)}, "mul": {}, "div": {}},
+    ),
+    "rows of a table": (
+        "def f(float(V,D) t, int64(B,L) ids) -> (y) { y(b,l,d) = t(ids(b,l), d) }",
+        ((7, 3), np.array([[1, 0], [6, 2]])),
+        {"gather": {"axis": 0}},
+    ),
+    "columns of a table": (
+        "def f(float(D,V) t, int(B) ids) -> (y) { y(b,d) = t(d, ids(b)) }",
+        ((3, 7), np.array([5, 6], np.int32)),
+        {"gather": {"axis": 1}, "transpose": {}},
+    ),
+    "sums": (
+        "def f(float(A,B,C) x) -> (y) { y(b) +=! x(a,b,c) }",
+        ((2, 3, 4),),
+        {"reduce_sum": {"axes": (0, 2)}, "reshape": {}},
+    ),
+    "the largest number of a row": (
+        "def f(float(A,B) x) -> (y) { y(a) max=! x(a,b) }",
+        ((2, 3),),
+        {"reduce_max": {"axes": (1,)}, "reshape": {}},
+    ),
+    "three factors": (
+        "def f(float(A,B) u, float(B,C) v, float(C) w) -> (r) { r(a) +=! 2 * u(a,b) * v(b,c) * w(c) }",
+        ((2, 3), (3, 4), (4,)),
+        {"einsum": {"equation": "ab,bc,c->a"}, "mul": {}},
+    ),
+}
+
+
+def graph_with(text: str, given: tuple[Any, ...]) -> tuple[Graph, dict[str, Any], Any]:
+    """The graph of a function of arrays, shapes of arrays, and integers; its inputs and its result."""
+    (function,) = eqsat.comprehension(text).values()
+    rng, g = np.random.default_rng(0), eqsat.Graph("recognised")
+    arguments = [rng.standard_normal(one).astype("f") if isinstance(one, tuple) else one for one in given]
+    feeds, operands = {}, []
+    for one, value in zip(function.scope.function.parameters, arguments, strict=True):
+        if isinstance(value, np.ndarray):
+            feeds[one.name] = value
+            value = g.input(one.name, value.shape, str(value.dtype))
+        operands.append(value)
+    g.output("y", function(*operands))
+    return g.build(), feeds, function(*arguments)
+
+
+@pytest.mark.parametrize(("text", "given", "operators"), RECOGNISED.values(), ids=RECOGNISED)
+def test_library_operators_are_recognised_by_their_subscripts(text, given, operators):
+    graph, feeds, expected = graph_with(text, given)
+    standard = written(graph)
+    computed = [node for node in standard.nodes if node.inputs and node.op not in ("identity",)]
+    assert {node.op for node in computed} == {*operators}
+    for node in computed:
+        asked = operators[node.op]
+        assert {name: node.attrs[name] for name in asked} == asked
+    for backend in ("numpy", "onnxruntime"):
+        np.testing.assert_allclose(execute(standard, feeds, backend)["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+NEAR_MISSES = {
+    "a sum, no product": "def f(float(N,C,H) x, float(O,C,K) k) -> (y) { y(n,o,h) +=! x(n,c,h+j) + k(o,c,j) }",
+    "the largest product": "def f(float(N,C,H) x, float(O,C,K) k) -> (y) { y(n,o,h) max=! x(n,c,h+j) * k(o,c,j) }",
+    "a place that is taken off": "def f(float(N,C,H) x, float(O,C,3) k) -> (y) {"
+    " y(n,o,h) +=! x(n,c,h-j+2) * k(o,c,j) where h in 0:H-2 }",
+    "filters that vary from place to place": "def f(float(N,C,H) x, float(O,C,H,3) k) -> (y) {"
+    " y(n,o,h) +=! x(n,c,h+j) * k(o,c,h,j) where h in 0:H-2 }",
+    "fewer windows than fit": "def f(float(N,C,H) x, float(O,C,3) k) -> (y) {"
+    " y(n,o,h) +=! x(n,c,h+j) * k(o,c,j) where h in 0:H-3 }",
+    "a part of a filter": "def f(float(N,C,H) x, float(O,C,3) k) -> (y) {"
+    " y(n,o,h) +=! x(n,c,h+j) * k(o,c,j) where j in 0:2, h in 0:H-2 }",
+    "windows that all begin behind the first": "def f(float(N,C,H) x, float(O,C,3) k) -> (y) {"
+    " y(n,o,h) +=! x(n,c,h+j+1) * k(o,c,j) }",
+    "one window in two axes": "def f(float(N,H,H) x, float(O,3) k) -> (y) {"
+    " y(n,o,h) +=! x(n,h+j,h+j) * k(o,j) where h in 0:H-2 }",
+    "a border on one side that another number fills": "def f(float(N,C,H) x, float(O,C,3) k) -> (y) {"
+    " y(n,o,h) +=! h > 0 ? x(n,c,h+j-1) * k(o,c,j) : 0 where h in 0:H-1, j in 0:3 }",
+    "a condition that is no test of bounds": "def f(float(N,C,H) x, float(O,C,3) k) -> (y) {"
+    " y(n,o,h) +=! h != 2 ? x(n,c,h+j) * k(o,c,j) : 0 }",
+    "the product of windows": "def f(float(N,C,H) x) -> (y) { y(n,c,i) *=! x(n,c,i+a) where a in 0:2 }",
+}
+
+
+@pytest.mark.parametrize("text", NEAR_MISSES.values(), ids=NEAR_MISSES)
+def test_near_misses_are_no_convolutions_and_compute_what_they_say(text):
+    shapes = {"H,H)": (2, 6, 6), "(O,C,H,3)": (2, 3, 6, 3), "(O,3)": (2, 3), "(O,C,K)": (2, 3, 3), "(O,C,3)": (2, 3, 3)}
+    first = (2, 6, 6) if "float(N,H,H)" in text else (2, 3, 6)
+    second = next((shape for mark, shape in shapes.items() if mark != "H,H)" and f"float{mark}" in text), None)
+    graph, feeds, expected = graph_with(text, (first,) if second is None else (first, second))
+    standard = written(graph)
+    assert not {node.op for node in standard.nodes} & {"conv", "max_pool", "avg_pool", *(n.op for n in graph.nodes)}
+    np.testing.assert_allclose(execute(standard, feeds, "numpy")["y"], expected, rtol=1e-5, atol=1e-5)
+
+
+WHOLE = {
+    "softmax": (
+        """def f(float(M,N) x) -> (y) {
+          m(i) max=! x(i,j)
+          e(i,j) = exp(x(i,j) - m(i))
+          s(i) +=! e(i,j)
+          y(i,j) = e(i,j) / s(i) }""",
+        ((8, 16),),
+        {"softmax"},
+    ),
+    "layer normalisation": (
+        """def f(float(R,S) x, float(S) g, float(S) b) -> (y) {
+          mean(r) +=! x(r,s) / S
+          var(r) +=! d * d / S where d = x(r,s) - mean(r)
+          y(r,s) = (x(r,s) - mean(r)) / sqrt(var(r) + 0.00001) * g(s) + b(s) }""",
+        ((8, 16), (16,), (16,)),
+        {"layer_norm"},
+    ),
+    "a layer of a perceptron": (
+        """def f(float(B,I) x, float(O,I) w, float(O) b) -> (y) {
+          y(n,o) +=! x(n,i) * w(o,i)
+          y(n,o) = fmax(y(n,o) + b(o), 0) }""",
+        ((4, 8), (6, 8), (6,)),
+        {"gemm", "relu"},
+    ),
+    "a padded convolution with bias and relu": (
+        """def f(float(N,C,H,W) x, float(O,C,3,3) k, float(O) b) -> (y) {
+          y(n,o,h,w) +=! 0 < h+i && h+i <= H && 0 < w+j && w+j <= W ? x(n,c,h+i-1,w+j-1) * k(o,c,i,j) : 0
+            where h in 0:H, w in 0:W, i in 0:3, j in 0:3
+          y(n,o,h,w) = fmaxf(y(n,o,h,w) + b(o), 0) }""",
+        ((1, 3, 8, 8), (4, 3, 3, 3), (4,)),
+        {"conv"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "given", "operators"), WHOLE.values(), ids=WHOLE)
+def test_layers_that_are_spelled_out_become_the_operators_of_the_library(text, given, operators):
+    graph, feeds, expected = graph_with(text, given)
+    result = eqsat.optimize(graph, measure=False, strict=True)
+    # Of two that cost the same, either may be chosen.
+    made = {"relu" if node.op == "maximum" else node.op for node in result.graph.nodes}
+    assert made == operators
+    np.testing.assert_allclose(result(**feeds)["y"], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_windows_that_do_not_fit_leave_a_function_as_it_is():
+    text = "def f(int s, float(M) x, float(K) w) -> (y) { y(i) +=! x(s*i+k) * w(k) }"
+    fits, _, _ = graph_with(text, (2, (5,), (5,)))
+    assert "conv" in {node.op for node in written(fits).nodes}
+    g = eqsat.Graph("long")
+    g.output("y", eqsat.comprehension(text).f(2, g.input("x", (3,)), g.input("w", (5,))))
+    assert {node.op for node in written(g.build()).nodes} == {"f"}
+
+
+def test_nan_is_passed_over_where_elements_may_be_none_and_not_asked_about_where_they_are_finite():
+    text = "def f(float(N) x) -> (y) { y(i) = fmax(x(i), 0) }"
+    graph, _, _ = graph_with(text, ((3,),))
+    feeds = {"x": np.array([np.nan, -1, 2], np.float32)}
+    np.testing.assert_array_equal(execute(written(graph), feeds, "onnxruntime")["y"], [0, 0, 2])
+    plain = eqsat.optimize(graph, measure=False)
+    assert [node.op for node in plain.graph.nodes] == ["relu"]
+    kept = eqsat.optimize(graph, measure=False, finite_math=False)
+    np.testing.assert_array_equal(kept(**feeds)["y"], [0, 0, 2])
+
+
+def test_named_dims_stay_names_in_what_is_written():
+    text = "def f(float(B,S) x) -> (y) { m(i) max=! x(i,j)  y(i,j) = exp(x(i,j) - m(i)) }"
+    (function,) = eqsat.comprehension(text).values()
+    g = eqsat.Graph("named")
+    g.output("y", function(g.input("x", ("batch", 5))))
+    model = to_model(written(g.build()))
+    assert [node.op_type for node in model.graph.node] == ["ReduceMax", "Sub", "Exp"]
+
+
+@pytest.mark.parametrize("program", GRAPHS, ids=named)
+def test_no_definition_and_no_law_of_order_is_false(program):
+    for rule in stated_laws([operator_of(program.function)]):
+        assert check(rule, Effort(numeric=24, symbolic=6, turned=0, questions=0)).verdict != "refuted", rule.text
