@@ -9,6 +9,7 @@ from eqsat.egraph.engine import load
 from eqsat.errors import CertificateError
 from eqsat.extract import Solution
 from eqsat.extract.tensors.tensors import TensorProblem
+from eqsat.language.comprehension.graphs.composition import declare_compositions
 from eqsat.language.graphs.repeats import condensed
 from eqsat.language.onnx.read.model import Given, ModelArgument, model_digest, read
 from eqsat.language.sizes.asked import check_sizes
@@ -95,6 +96,8 @@ class Opened:
             rules = None if options.rules is None else rules_of(options.rules, options.trust)
             given = read(model, options.outputs)
             _check_dims(given.graph, options)
+            if settings.device.backend == "c":
+                declare_compositions(given.graph)  # which it has kernels for
             settings = settings.reading(given.graph)
             model_digest(given)  # before files, or a model in memory, can change
             settings.deadline.begin()

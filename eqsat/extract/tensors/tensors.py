@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+from eqsat.costs.devices.device import Device
 from eqsat.costs.kernels.implementations import Choices
 from eqsat.costs.kernels.precision import NARROW, lowers
 from eqsat.costs.model.cost import Cost
@@ -22,6 +23,7 @@ from eqsat.extract.tensors.layouts import KernelsInStates, in_useful_layouts
 from eqsat.extract.tensors.pricing import KernelOption, Pricing
 from eqsat.extract.tensors.shared import shared_constants
 from eqsat.extract.tensors.stated import stated_kernels
+from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.onnx.write.availability import lacking
 from eqsat.language.ops import OPS
 from eqsat.language.terms import LAYOUTS, PLAIN, Attrs, BlockScale, Implementation, Scale, State, TensorType, ValueType
@@ -148,7 +150,7 @@ class _ProblemBuilder:
         if node.original is not None or node.op not in OPS:
             return True
         types, results = self.pricing.types(node), self.pricing.results(node)
-        return _runs(node, self.given, types) and self.available(node.op, node.attrs, types, results)
+        return _runs(node, self.given, types, self.model.device) and self.available(node.op, node.attrs, types, results)
 
     def _offer(self, leader: int, position: int) -> None:
         """Add the implementations of one e-node by itself."""
@@ -329,12 +331,16 @@ def _steps(used: Sequence[State]) -> list[tuple[State, State]]:
     return [(a, b) for a in grid for b in grid if (a.layout == b.layout) != (a.precision == b.precision)]
 
 
-def _runs(node: SnapshotNode, given: frozenset[str], types: Sequence[ValueType | None]) -> bool:
+def _runs(node: SnapshotNode, given: frozenset[str], types: Sequence[ValueType | None], device: Device) -> bool:
     """False for terms that are only ever computed at compile time, such as enlarge of a filter.
 
-    A user's operator runs where one is among those `given`, or a law of its declaration says how to write it out.
+    A user's operator runs where one is among those `given`, a law of its declaration says how to write it out, or the
+    device's programs have kernels for functions.
     """
     declared = OPS[node.op]
     if declared.onnx is not None or not node.operands:
         return True
-    return not declared.is_shipped and (node.op in given or is_defined(node.op, node.attrs, types, lacking()))
+    if declared.is_shipped:
+        return False
+    has_kernel = not device.writes_out and function_of(node.op) is not None
+    return has_kernel or node.op in given or is_defined(node.op, node.attrs, types, lacking())

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
+from keyword import iskeyword
 from random import Random
 from typing import Any
 
@@ -33,15 +34,19 @@ _DRAWS, _LARGEST = 40, 5
 _TEXTS: dict[str, str] = {}
 
 
-def operator_of(function: TensorFunction) -> OpSpec:
+def operator_of(function: TensorFunction, law: Callable[[str], str] | None = None) -> OpSpec:
     """The operator that a comprehension is in graphs, declared when it is first asked for.
 
     Its name is that of the function where no other operator has it, and followed by a digest of its text otherwise.
+    With a `law`, of its name, that is the only one: it is what a rule makes of other functions.
     """
     said = _documentation(function)
     names = (function.name, f"{function.name}_{hashlib.blake2b(said.encode(), digest_size=8).hexdigest()}")
     known = next((OPS[name] for name in names if name in OPS and OPS[name].doc == said), None)
-    return known if known is not None else _declared(next(name for name in names if name not in OPS), function)
+    if known is not None:
+        return known
+    name = next(name for name in names if name not in OPS and not iskeyword(name))
+    return _declared(name, function, None if law is None else law(name))
 
 
 def function_of(name: str) -> TensorFunction | None:
@@ -67,7 +72,7 @@ def _function(text: str) -> TensorFunction:
     return TensorFunction(resolve(function, text))
 
 
-def _declared(name: str, given_function: TensorFunction) -> OpSpec:
+def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpSpec:
     text = _TEXTS[name] = repr(given_function)
     function = _function(text)
     scope, types = function.scope, function.types
@@ -122,7 +127,12 @@ def _declared(name: str, given_function: TensorFunction) -> OpSpec:
     sum_of_products = _whole_sum(function)
     # Of one type of floats, operands may be of any.
     several = len({dtype for dtype in types.values() if dtype.is_float}) > 1
-    linear = [place for place, one in enumerate(operands) if is_linear(scope, types, one)]
+    linear: Sequence[int] = ()
+    if law is None:
+        linear = [place for place, one in enumerate(operands) if is_linear(scope, types, one)]
+        laws = (*definition_laws(name, function, sum_of_products), *order_laws(name, function))
+    else:
+        laws = (law,)
     return op(
         name,
         infer=infer,
@@ -133,8 +143,8 @@ def _declared(name: str, given_function: TensorFunction) -> OpSpec:
         multilinear=linear if len(function.results) == 1 else (),
         dtypes={place: types[one].value for place, one in enumerate(names) if several or not types[one].is_float},
         partial=_may_leave_numbers(function),
-        index=index_form(function, linear),
-        laws=(*definition_laws(name, function, sum_of_products), *order_laws(name, function)),
+        index=index_form(function, linear) if law is None else "",
+        laws=laws,
     )(reference)
 
 

@@ -1,0 +1,94 @@
+"""Functions that one kernel computes in place of several, where that costs less."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import eqsat
+from eqsat.language.comprehension.graphs.composition import composed, declare_compositions
+from eqsat.language.comprehension.graphs.operators import function_of
+from eqsat.language.ops import OPS
+from eqsat.runtime.backend import execute
+
+LAYERS = """
+def dense(float(B,I) x, float(O,I) w, float(O) b) -> (y) {
+  y(n,o) +=! x(n,i) * w(o,i)
+  y(n,o) = fmax(y(n,o) + b(o), 0)
+}
+def rows(float(B,S) z) -> (p) {
+  m(r) max=! z(r,s)
+  e(r,s) = exp(z(r,s) - m(r))
+  t(r) +=! e(r,s)
+  p(r,s) = e(r,s) / t(r)
+}
+def smooth(float(B,N) x) -> (y) { y(b,i) = (x(b,i) + x(b,i+1)) / 2 }
+def mean(float(B,N) x) -> (y) { y(b) +=! x(b,i) / N }
+def pick(int at, float(B,N) x) -> (y) { y(b) = x(b,at) }
+"""
+
+
+def network(shares: bool = False) -> eqsat.Graph:
+    """Two layers and a softmax of functions; the second layer's input is an output too where it `shares`."""
+    layers = eqsat.comprehension(LAYERS)
+    g = eqsat.Graph("network")
+    x = g.input("x", (16, 12))
+    for number, (rows, columns) in enumerate(((10, 12), (6, 10))):
+        if number and shares:
+            g.output("hidden", x)
+        x = layers.dense(x, g.input(f"w{number}", (rows, columns)), g.input(f"b{number}", (rows,)))
+    g.output("y", layers.rows(x))
+    return g.build()
+
+
+def feeds_of(graph):
+    rng = np.random.default_rng(0)
+    return {name: rng.standard_normal(graph.type(name).dims).astype("f") for name in graph.inputs}
+
+
+@pytest.mark.parametrize(("whole", "operators"), [(1.0, ["dense_dense_rows"]), (99.0, ["dense", "dense", "rows"])])
+def test_one_kernel_is_chosen_where_it_costs_less_than_those_it_stands_for(whole, operators):
+    graph = network()
+    costs = {"dense": 10.0, "rows": 10.0, "dense_dense_rows": whole}
+    result = eqsat.optimize(
+        graph, device="c-cpu", cost=lambda one: costs.get(one.op, 100.0), measure=False, strict=True
+    )
+    assert [node.op for node in result.graph.nodes] == operators
+    feeds = feeds_of(graph)
+    expected = execute(graph, feeds, "numpy")["y"]
+    np.testing.assert_allclose(execute(result.graph, feeds, "c")["y"], expected, rtol=1e-5, atol=1e-6)
+
+
+def test_what_others_read_is_made_for_them():
+    declared = declare_compositions(network(shares=True))
+    assert declared == ("dense_rows",)
+
+
+@pytest.mark.parametrize(
+    ("outer", "inner", "shape", "expected"),
+    [
+        ("mean", "rows", (3, 5), True),
+        ("rows", "smooth", (3, 5), True),
+        ("pick", "rows", (3, 5), True),
+        # N is a number that `mean` divides by, and has no name where `smooth` makes N - 1 elements.
+        ("mean", "smooth", (3, 5), False),
+        # One has a row where the other takes a matrix.
+        ("mean", "mean", (3, 5), False),
+    ],
+)
+def test_functions_are_put_together_where_sizes_have_names(outer, inner, shape, expected):
+    layers = eqsat.comprehension(LAYERS)
+    first, second = layers[inner], layers[outer]
+    made = composed(second, 0, first)
+    assert (made is not None) == expected
+    if made is not None:
+        x = np.random.default_rng(0).standard_normal(shape).astype("f")
+        scalars = [2] if outer == "pick" else []
+        np.testing.assert_allclose(made.function(*scalars, x), second(*scalars, first(x)), rtol=1e-6)
+
+
+def test_compositions_are_declared_once_and_say_what_they_are():
+    names = declare_compositions(network())
+    assert names == declare_compositions(network()) == ("dense_dense", "dense_rows", "dense_dense_rows")
+    assert OPS["dense_rows"].laws == ("rows(dense(x0, x1, x2)) => dense_rows(x0, x1, x2)",)
+    assert function_of("dense_rows") is not None and OPS["dense_rows"].index == ""
