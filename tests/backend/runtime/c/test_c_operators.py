@@ -20,10 +20,9 @@ def test_an_operator_computes_what_its_reference_does(name):
 
 #: Operators that no kernel computes, at least for some types, attributes or shapes; they run by their references.
 WITHOUT_KERNEL = frozenset({
-    "conv_integer", "conv_transpose", "crop_resize", "cumsum", "dynamic_quantize_linear", "enlarge", "gather_nd",
-    "grid_sample", "group_norm", "grouped_attention", "gru", "hardmax", "lp_pool", "lstm", "matmul_integer", "one_hot",
-    "pad", "qlinear_conv", "qlinear_matmul", "resize", "resize_nearest", "reverse_sequence", "rnn", "scatter_elements",
-    "scatter_nd", "topk",
+    "conv_integer", "conv_transpose", "crop_resize", "cumsum", "dynamic_quantize_linear", "enlarge", "grid_sample",
+    "group_norm", "grouped_attention", "gru", "hardmax", "lp_pool", "lstm", "matmul_integer", "pad", "qlinear_conv",
+    "qlinear_matmul", "resize", "resize_nearest", "rnn", "scatter_elements", "scatter_nd", "topk",
 })  # fmt: skip
 
 

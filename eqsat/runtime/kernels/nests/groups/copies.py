@@ -70,6 +70,64 @@ def _gather_elements(body: GroupStatements, node: Node) -> None:
     body.fill(target.buffer, element)
 
 
+def _gather_nd(body: GroupStatements, node: Node) -> None:
+    """The element whose first coordinates after the batch a vector of indices holds."""
+    x, indices, batch = given(node), given(node, 1), node.attrs["batch_dims"]
+    shape, (*lead, depth) = body.shape(x), body.shape(indices)
+    source = body.in_memory(x)
+    dtype = computed(body.buffers[source].dtype)
+    target = body.landing(node.outputs[0])
+
+    def element(at: Coords, _: Coords) -> Expr:
+        head = at[: len(lead)]
+        places = [
+            _placed(body.value(indices, (*head, AffineIndex.number(number))), shape[batch + number])
+            for number in range(depth)
+        ]
+        return ElementRead.of(source, dtype, (*at[:batch], *places, *at[len(lead) :]))
+
+    body.fill(target.buffer, element)
+
+
+def _one_hot(body: GroupStatements, node: Node) -> None:
+    """The second value where the coordinate along the new axis is the index, else the first."""
+    indices, values, depth = given(node), given(node, 1), node.attrs["depth"]
+    target = body.landing(node.outputs[0])
+    axis = node.attrs["axis"] % len(target.shape)
+
+    def element(at: Coords, _: Coords) -> Expr:
+        index = convert(body.value(indices, (*at[:axis], *at[axis + 1 :])), DType.INT64)
+        counted = FUNCTIONS["where"](
+            FUNCTIONS["less"](index, number(0, DType.INT64)),
+            FUNCTIONS["add"](index, number(depth, DType.INT64)),
+            index,
+        )
+        others, own = (body.value(values, (AffineIndex.number(place),)) for place in range(2))
+        here = Coordinate.of(at[axis], DType.INT64)
+        return FUNCTIONS["where"](FUNCTIONS["equal"](counted, here), own, others)
+
+    body.fill(target.buffer, element)
+
+
+def _reverse_sequence(body: GroupStatements, node: Node) -> None:
+    """The element that stands as far before the end of its sequence as this one after its beginning."""
+    x, lengths, batch, time = given(node), given(node, 1), node.attrs["batch_axis"], node.attrs["time_axis"]
+    steps = body.shape(x)[time]
+    source = body.in_memory(x)
+    dtype = computed(body.buffers[source].dtype)
+    target = body.landing(node.outputs[0])
+
+    def element(at: Coords, _: Coords) -> Expr:
+        length = convert(body.value(lengths, (at[batch],)), DType.INT64)
+        here, one = Coordinate.of(at[time], DType.INT64), number(1, DType.INT64)
+        turned = FUNCTIONS["subtract"](FUNCTIONS["subtract"](length, one), here)
+        place = FUNCTIONS["where"](FUNCTIONS["less"](here, length), turned, here)
+        inside = FUNCTIONS["clip"](place, number(0, DType.INT64), number(steps - 1, DType.INT64))
+        return ElementRead.of(source, dtype, tuple(inside if axis == time else c for axis, c in enumerate(at)))
+
+    body.fill(target.buffer, element)
+
+
 def _placed(index: Expr, size: int) -> Subscript:
     """An index as a coordinate: negative ones from the end, and none out of bounds."""
     if index.value is not None:
@@ -104,5 +162,8 @@ COPIES: Mapping[str, Callable[[GroupStatements, Node], None]] = {
     "pad": _pad,
     "gather": _gather,
     "gather_elements": _gather_elements,
+    "gather_nd": _gather_nd,
+    "one_hot": _one_hot,
+    "reverse_sequence": _reverse_sequence,
     "trilu": _trilu,
 }
