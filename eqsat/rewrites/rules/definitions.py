@@ -13,6 +13,7 @@ from eqsat.language.declaration.spec import Reference
 from eqsat.language.ops import spec
 from eqsat.language.terms import (
     OPAQUE,
+    App,
     Attrs,
     Bindings,
     Expression,
@@ -26,6 +27,7 @@ from eqsat.language.terms import (
 )
 from eqsat.rewrites.conditions.expression import Typed, bound_name
 from eqsat.rewrites.rules.derive import stated_laws
+from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule, applications, pattern_fields
 from eqsat.rewrites.rules.term import Term, right_terms
 
@@ -64,7 +66,8 @@ def definitions(op: str, lacking: frozenset[str]) -> tuple[Rule, ...]:
 def _definitions(op: str, reference: Reference, lacking: frozenset[str]) -> tuple[Rule, ...]:
     """The laws that define an operator; its reference tells those apart that had a name one after the other."""
     found = []
-    for rule in stated_laws([spec(op)]):
+    for stated in stated_laws([spec(op)]):
+        rule = _inverse(stated) if _makes(stated, op) else stated
         if _defines(rule, op):
             used = {app.op for pattern in rule.right for app in applications(pattern)} & lacking
             if op not in used and all(definitions(other, lacking) for other in used):
@@ -108,6 +111,22 @@ def _defines(rule: Rule, op: str) -> bool:
         and all(isinstance(f, Expression) and bound_name(f) is not None for f in fields.values())
         and len({f.text for f in fields.values()}) == len(fields)
     )
+
+
+def _makes(rule: Rule, op: str) -> bool:
+    """True of a law by which the operator stands for a term of others: ``rows(dense(x, w)) => dense_rows(x, w)``."""
+    if isinstance(rule.left, Siblings) or len(rule.right) != 1:
+        return False
+    (made,) = rule.right
+    return isinstance(made, App) and made.op == op and all(isinstance(one, Var) for one in made.operands)
+
+
+def _inverse(rule: Rule) -> Rule:
+    """The law from right to left: what the operator stands for."""
+    sides, joint, conditions = rule.text.partition(" if ")
+    left, _, right = sides.partition(" => ")
+    (inverse,) = parse_rules(f"{rule.name}-inv: {right} => {left}{joint}{conditions}", rule.where, origin="axiom")
+    return inverse
 
 
 def _bound(rule: Rule, attrs: Attrs, values: Sequence[_Value]) -> Bindings | None:

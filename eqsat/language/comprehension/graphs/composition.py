@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from eqsat.errors import EqsatError
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.graphs.operators import function_of, operator_of
+from eqsat.language.comprehension.graphs.standard import function_of_node
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.comprehension.text.syntax import (
@@ -33,20 +35,30 @@ _STATEMENTS, _FUNCTIONS = 32, 16
 
 
 @dataclass(frozen=True)
-class Composition:
-    """A function on the operands of another, one of which a third one makes, and the law that says so."""
+class Piece:
+    """A function, and the term of operators that it computes, given those of its operands and a mark before scalars.
+
+    `declared` says that some operator of the term is a comprehension of a user's, `exact` that the term takes what the
+    function does, and no operands of other shapes.
+    """
 
     function: TensorFunction
-    law: Callable[[str], str]
+    term: Callable[[Sequence[str], str], str]
+    declared: bool = True
+    exact: bool = True
 
 
-def composed(outer: TensorFunction, place: int, inner: TensorFunction) -> Composition | None:
+def composed(
+    outer: TensorFunction, place: int, inner: TensorFunction, *, strict: bool = False
+) -> TensorFunction | None:
     """Two functions as one, where the inner one makes the operand of the outer at a place; None where none says it.
+
+    Sizes of that operand that others share have to have a name where it is `strict`.
 
     >>> from eqsat.language.comprehension.engine import comprehension
     >>> c = comprehension('''def twice(float(N) x) -> (y) { y(i) = 2 * x(i) }
     ...                      def total(float(M) v) -> (s) { s +=! v(j) }''')
-    >>> print(composed(c.total, 0, c.twice).function)
+    >>> print(composed(c.total, 0, c.twice))
     def twice_total(float(a_N) a_x) -> (b_s) {
       a_y(a_i) = 2 * a_x(a_i)
       b_s +=! a_y(b_j)
@@ -60,7 +72,7 @@ def composed(outer: TensorFunction, place: int, inner: TensorFunction) -> Compos
     operand, (made,) = outer.operands[place], inner.results
     if outer.types[operand] is not inner.types[made] or outer.scope.ranks[operand] != inner.scope.ranks[made]:
         return None
-    sizes = _sizes(outer, operand, inner)
+    sizes = _sizes(outer, operand, inner, strict)
     if sizes is None:
         return None
     within = _Renaming(inner, "a_", {}, {})
@@ -79,13 +91,12 @@ def composed(outer: TensorFunction, place: int, inner: TensorFunction) -> Compos
     )
     text = print_function(function)
     try:
-        whole = TensorFunction(resolve(function, text))
+        return TensorFunction(resolve(function, text))
     except EqsatError:
         return None
-    return Composition(whole, _law(outer, place, inner, whole))
 
 
-def _sizes(outer: TensorFunction, operand: str, inner: TensorFunction) -> Mapping[str, Expression] | None:
+def _sizes(outer: TensorFunction, operand: str, inner: TensorFunction, strict: bool) -> Mapping[str, Expression] | None:
     """The sizes of an operand by the function that makes it; None where one is computed with that has no name."""
     (made,) = inner.results
     symbolic = inner.symbolic
@@ -106,7 +117,8 @@ def _sizes(outer: TensorFunction, operand: str, inner: TensorFunction) -> Mappin
         others = [one for one in outer.scope.function.parameters if one.name != operand]
         used = any(Name(extent) in walk(part) for one in outer.scope.function.statements for part in _expressions(one))
         stated = any(extent in (one.extents or ()) for one in outer.scope.function.results)
-        if shown is None and (used or stated) and not any(extent in one.extents for one in others):
+        shared = any(extent in one.extents for one in others)
+        if shown is None and ((strict and shared) or ((used or stated) and not shared)):
             return None
     return known
 
@@ -187,50 +199,97 @@ class _Renaming:
                 return replace(clause, access=made)
 
 
-def _law(outer: TensorFunction, place: int, inner: TensorFunction, whole: TensorFunction) -> Callable[[str], str]:
-    """The law of a composition, given the name of its operator: the outer function of the inner one is the whole."""
-    count = len(inner.operands)
-    variables = [f"x{number}" for number in range(len(outer.operands) - 1 + count)]
-    marks = ((inner, "m"), (outer, "n"))
-    scalars = [[f"{name}={mark}{number}" for number, name in enumerate(one.needs)] for one, mark in marks]
-    called = f"{operator_of(inner).name}({', '.join([*variables[place : place + count], *scalars[0]])})"
-    operands = [*variables[:place], called, *variables[place + count :]]
-    left = f"{operator_of(outer).name}({', '.join([*operands, *scalars[1]])})"
-    renamed = [f"a_{one}" for one in scalars[0]] + [f"b_{one}" for one in scalars[1]]
-    return lambda name: f"{left} => {name}({', '.join([*variables, *renamed])})"
+def _together(outer: Piece, place: int, inner: Piece) -> Piece | None:
+    """Two pieces as one; None where no function says it."""
+    whole = composed(outer.function, place, inner.function, strict=not outer.exact)
+    if whole is None:
+        return None
+    count = len(inner.function.operands)
+
+    def term(operands: Sequence[str], mark: str) -> str:
+        made = inner.term(operands[place : place + count], f"{mark}a_")
+        return outer.term([*operands[:place], made, *operands[place + count :]], f"{mark}b_")
+
+    return Piece(whole, term, outer.declared or inner.declared, outer.exact and inner.exact)
+
+
+def _law(piece: Piece, name: str) -> str:
+    """The law of the operator of a piece: the term that it computes is the operator."""
+    function = piece.function
+    variables = [f"x{number}" for number in range(len(function.operands))]
+    right = f"{name}({', '.join([*variables, *(f'{one}={one}' for one in function.needs)])})"
+    conditions = [] if piece.exact else _conditions(function, variables)
+    return f"{piece.term(variables, '')} => {right}" + (f" if {', '.join(conditions)}" if conditions else "")
+
+
+def _conditions(function: TensorFunction, variables: Sequence[str]) -> Iterator[str]:
+    """The conditions under which operands have the shapes that a function states."""
+    first: dict[str, str] = {}
+    for variable, operand in zip(variables, function.operands, strict=True):
+        extents = function.scope.parameters[operand].extents
+        yield f"rank({variable}) == {len(extents)}"
+        for axis, extent in enumerate(extents):
+            here = f"dim({variable}, {axis})"
+            there = str(extent) if isinstance(extent, int) else first.setdefault(extent, here)
+            if there != here:
+                yield f"{here} == {there}"
 
 
 def declare_compositions(graph: Graph) -> tuple[str, ...]:
     """The operators of functions that a graph could call in place of several, declared with the laws that say so.
 
-    A function is put into the one that alone reads what it makes, and so are those before it.
+    A function, or an operator that is as simple, is put into the one that alone reads what it makes, and so are those
+    before it, where one of them at least is a function.
     """
-    read = {value: len(nodes) for value, nodes in graph.consumers.items()}
-    kept = {*graph.outputs.values()}
     declared: dict[str, None] = {}
     for node in graph.nodes:
-        found = function_of(node.op)
-        for composition in _compositions(graph, node, found, read, kept) if found is not None else ():
+        for piece in _compositions(graph, node):
             if len(declared) == _FUNCTIONS:
                 return tuple(declared)
-            declared[operator_of(composition.function, composition.law).name] = None
+            declared[operator_of(piece.function, partial(_law, piece)).name] = None
     return tuple(declared)
 
 
-def _compositions(
-    graph: Graph, node: Node, function: TensorFunction, read: Mapping[str, int], kept: set[str]
-) -> Iterator[Composition]:
-    """The functions that one may be put together with the ones before it, each with one more of them."""
-    inputs = list(node.inputs)
-    place = 0
-    while place < len(inputs):
+def _piece_of(graph: Graph, node: Node) -> Piece | None:
+    """A node as a piece: of a function, or of an operator that is written as one."""
+    function = function_of(node.op)
+    if function is not None:
+        return _declared_piece(function, node.op)
+    if len(node.outputs) != 1 or any(value is None for value in node.inputs):
+        return None
+    types = [graph.type(value) for value in node.inputs if value is not None]
+    written = function_of_node(node, types, graph.type(node.outputs[0]))
+    if written is None:
+        return None
+    fields = [f"{name}={value!r}" for name, value in node.attrs.items()]
+    return Piece(
+        written, lambda operands, _: f"{node.op}({', '.join([*operands, *fields])})", declared=False, exact=False
+    )
+
+
+def _declared_piece(function: TensorFunction, name: str) -> Piece:
+    def term(operands: Sequence[str], mark: str) -> str:
+        return f"{name}({', '.join([*operands, *(f'{one}={mark}{one}' for one in function.needs)])})"
+
+    return Piece(function, term)
+
+
+def _compositions(graph: Graph, node: Node) -> Iterator[Piece]:
+    """The pieces that a node may be put together with the ones before it, each with one more of them."""
+    piece = _piece_of(graph, node)
+    inputs, place, kept = list(node.inputs), 0, {*graph.outputs.values()}
+    while piece is not None and place < len(inputs):
         value = inputs[place]
         producer = graph.producers.get(value or "")
-        inner = None if producer is None else function_of(producer.op)
-        alone = value is not None and read.get(value) == 1 and inputs.count(value) == 1 and value not in kept
-        made = composed(function, place, inner) if inner is not None and alone else None
+        alone = value is not None and value not in kept and inputs.count(value) == 1
+        alone = alone and len(graph.consumers.get(value or "", ())) == 1
+        inner = _piece_of(graph, producer) if producer is not None and alone else None
+        made = None if inner is None else _together(piece, place, inner)
         if made is None or producer is None:
             place += 1
             continue
-        yield made
-        function, inputs[place : place + 1] = made.function, list(producer.inputs)
+        piece, inputs[place : place + 1] = made, list(producer.inputs)
+        if piece.declared:
+            yield piece
+            # What is declared stands for its term in the law of what it goes into.
+            piece = _declared_piece(piece.function, operator_of(piece.function).name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import onnxruntime as ort
 import pytest
 
 import eqsat
@@ -56,6 +57,8 @@ def test_one_kernel_is_chosen_where_it_costs_less_than_those_it_stands_for(whole
     assert [node.op for node in result.graph.nodes] == operators
     feeds = feeds_of(graph)
     expected = execute(graph, feeds, "numpy")["y"]
+    session = ort.InferenceSession(result.to_onnx().SerializeToString())
+    np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(execute(result.graph, feeds, "c")["y"], expected, rtol=1e-5, atol=1e-6)
 
 
@@ -84,7 +87,7 @@ def test_functions_are_put_together_where_sizes_have_names(outer, inner, shape, 
     if made is not None:
         x = np.random.default_rng(0).standard_normal(shape).astype("f")
         scalars = [2] if outer == "pick" else []
-        np.testing.assert_allclose(made.function(*scalars, x), second(*scalars, first(x)), rtol=1e-6)
+        np.testing.assert_allclose(made(*scalars, x), second(*scalars, first(x)), rtol=1e-6)
 
 
 def test_compositions_are_declared_once_and_say_what_they_are():
@@ -92,3 +95,41 @@ def test_compositions_are_declared_once_and_say_what_they_are():
     assert names == declare_compositions(network()) == ("dense_dense", "dense_rows", "dense_dense_rows")
     assert OPS["dense_rows"].laws == ("rows(dense(x0, x1, x2)) => dense_rows(x0, x1, x2)",)
     assert function_of("dense_rows") is not None and OPS["dense_rows"].index == ""
+
+
+def region(*, axis: int = 1, bias: tuple[int, ...] = (16, 7), average: bool = False) -> eqsat.Graph:
+    """A function of a user's among operators: scaled before, with a bias, a softmax or a mean behind."""
+    windows = eqsat.comprehension("def around(float(B,N) x) -> (y) { y(b,i) = x(b,i) * x(b,i) where exists x(b,i) }")
+    g = eqsat.Graph("region")
+    x = g.input("x", (16, 7))
+    y = windows.around(eqsat.exp(x) * g.input("s", (1, 7))) + g.input("b", bias)
+    g.output("y", eqsat.reduce_mean(y, axes=(axis,), keepdims=True) if average else eqsat.softmax(y, axis=axis))
+    return g.build()
+
+
+@pytest.mark.parametrize(
+    ("graph", "count"),
+    [(region(), 5), (region(axis=0), 5), (region(bias=(7,)), 5), (region(bias=(16, 1)), 5), (region(average=True), 5)],
+    ids=["rows", "columns", "a vector", "a column", "a mean"],
+)
+def test_operators_around_a_function_go_into_it_and_all_is_one_kernel(graph, count):
+    declared = declare_compositions(graph)
+    whole = max(declared, key=len)
+    options = {"device": "c-cpu", "measure": False, "strict": True}
+    result = eqsat.optimize(graph, cost=lambda one: 1.0 if one.op == whole else 100.0, **options)
+    assert [node.op for node in result.graph.nodes] == [whole]
+    assert len(graph.nodes) == count
+    feeds = feeds_of(graph)
+    expected = execute(graph, feeds, "numpy")["y"]
+    np.testing.assert_allclose(execute(result.graph, feeds, "c")["y"], expected, rtol=1e-5, atol=1e-6)
+    session = ort.InferenceSession(result.to_onnx().SerializeToString())
+    np.testing.assert_allclose(session.run(None, feeds)[0], expected, rtol=1e-5, atol=1e-6)
+    dear = eqsat.optimize(graph, cost=lambda one: 9999.0 if one.op in declared else 1.0, **options)
+    assert not {node.op for node in dear.graph.nodes} & {*declared}
+
+
+def test_operators_alone_are_left_to_the_groups_of_a_program():
+    g = eqsat.Graph("plain")
+    x = g.input("x", (16, 7))
+    g.output("y", eqsat.softmax(eqsat.exp(x) + x, axis=1))
+    assert declare_compositions(g.build()) == ()
