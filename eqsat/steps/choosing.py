@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 from eqsat.costs.model.model import CostModel
@@ -17,9 +17,10 @@ from eqsat.extract.tensors.assembly import assemble
 from eqsat.extract.tensors.barred import without_precision
 from eqsat.extract.tensors.resources import limited
 from eqsat.extract.tensors.tensors import Available, TensorProblem, everything, tensor_problem
+from eqsat.language.comprehension.graphs.operators import is_composition
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.onnx.write.availability import opset_of
-from eqsat.language.terms.graph import Graph
+from eqsat.language.terms import Attrs, Graph, TensorType
 from eqsat.report.finalists import Candidate
 from eqsat.report.parts import Baseline
 from eqsat.report.report import Progress
@@ -70,7 +71,8 @@ class Chooser:
     """Chooses among the e-nodes of the e-graph of a model, as far as it was grown.
 
     `ranges` are those of values on the calibration data, where some may be held in float16. `derived` has the constants
-    of finalists that are derived from those of the model. `until` is the end of choosing, where that is known.
+    of finalists that are derived from those of the model. `until` is the end of choosing, where that is known. With
+    `apart` no function is chosen that others were put together to.
     """
 
     settings: Settings
@@ -81,6 +83,7 @@ class Chooser:
     ranges: FloatRanges | None = None
     derived: DerivedConstants = field(default_factory=DerivedConstants)
     until: Deadline | None = None
+    apart: bool = False
 
     @cached_property
     def deadline(self) -> Deadline:
@@ -110,6 +113,8 @@ class Chooser:
         available: Available = everything
         if not costs.device.gpu:
             available = available_on(opset, contrib=settings.contrib, windowed=windowed_dims(original))
+        if self.apart:
+            available = partial(_apart, available)
         extraction = tensor_problem(
             self.grown.snapshot,
             costs,
@@ -148,6 +153,9 @@ class Chooser:
         timed = self.settings.options.measure
         if timed and self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
             candidates += self._portable_in_time()
+        if timed and any(is_composition(node.op) for one in candidates[1:] for node in one.graph.nodes):
+            # The costs of what a program puts into groups by itself are sums of estimates.
+            candidates += self._apart_in_time()
         whole = {name: one for name, solution in solutions.items() if (one := finalists.whole(solution)) is not None}
         return Chosen(extraction, whole[extractor], baselines_beside(extractor, whole), candidates)
 
@@ -195,6 +203,19 @@ class Chooser:
         without = plain.problem()
         solution = plain.solved(without, self.settings.options.extractor, [], _PORTABLE)
         return plain.finalists(without, {"portable": solution})[1:]
+
+    def _apart_in_time(self) -> list[Candidate]:
+        """The choice without functions that others were put together to, where there is time for it."""
+        with self.deadline:
+            try:
+                check(0)
+                plain = replace(self, apart=True, until=self.deadline)
+                without = plain.problem()
+                solution = plain.solved(without, self.settings.options.extractor, [], _PORTABLE)
+                return plain.finalists(without, {"apart": solution})[1:]
+            except TimeUp as late:
+                self.log.skipped.append(f"nothing was chosen without functions that were put together: {late}")
+                return []
 
     def solved(
         self, extraction: TensorProblem, extractor: str, known: Sequence[Solution] = (), share: float = _EXTRACT
@@ -303,3 +324,11 @@ def _balanced(
     assert best is not None
     costs.weighed([weight / cost for weight, cost in zip(best[1], before, strict=True)])
     return best[2]
+
+
+Types = Sequence[TensorType | None]
+
+
+def _apart(available: Available, op: str, attrs: Attrs, operands: Types, results: Types) -> bool:
+    """True for an operator that is available, and is not one that others were put together to."""
+    return not is_composition(op) and available(op, attrs, operands, results)

@@ -55,7 +55,7 @@ def call_signature(declared: OpSpec) -> Signature:
     for one in list(signature(declared.reference).parameters.values())[1:]:
         if one.kind is Parameter.VAR_POSITIONAL:
             operands.append(one.replace(annotation="TensorLike"))
-        elif one.kind is not Parameter.KEYWORD_ONLY:
+        elif one.kind not in (Parameter.KEYWORD_ONLY, Parameter.VAR_KEYWORD):
             kind = "TensorLike" if one.default is Parameter.empty else "TensorLike | None"
             operands.append(one.replace(kind=Parameter.POSITIONAL_ONLY, annotation=kind))
     empty = Parameter.empty

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 from eqsat.errors import DeclarationError, EqsatError
+from eqsat.language.parametric.integers import NotParametric
 from eqsat.language.terms import TensorType
 
 Operands: TypeAlias = Sequence[TensorType | None]
@@ -33,7 +34,7 @@ def declaration_at_fault(declared: Declared, part: str, operands: Operands, attr
     """Turn whatever a part of a declaration raises into a DeclarationError that names the part and its operands."""
     try:
         yield
-    except EqsatError:
+    except (EqsatError, NotParametric):
         raise
     except Exception as error:
         raise DeclarationError(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from eqsat.language.comprehension.definitions.elements import indices_of
-from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, tuple_of
+from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, common_axes, tuple_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext, TermNames
 from eqsat.language.comprehension.definitions.trials import SizeTrial, size_text, trials_of
 from eqsat.language.comprehension.definitions.values import ValueTerms
@@ -130,10 +130,8 @@ class _Definer:
         if not one.statement.is_definition:
             before = statement.held(target).renamed(lambda axis: one.indices[int(axis)])
             made = values.together(_UPDATED[one.statement.reduction], [before, made])
-        made = self.within(statement, values, made)
-        place = {index: str(axis) for axis, index in enumerate(one.indices)}
-        text = self.shared(statement, made.text)
-        self.parts[target] = AxedTerm(text, made.axes).renamed(lambda index: place[index])
+        made = self.within(statement, made)
+        self.parts[target] = AxedTerm(self.shared(statement, made.text), made.axes)
 
     def require_some(self, statement: StatementContext, index: str) -> None:
         """Let the definition hold where a range is not empty, unless it is that of a whole axis."""
@@ -146,34 +144,44 @@ class _Definer:
         if text is not None:
             statement.require(f"{text} > 0")
 
-    def within(self, statement: StatementContext, values: ValueTerms, made: AxedTerm) -> AxedTerm:
-        """The whole of a target of which a statement defines some; the rest is what it was before, or 0."""
-        one, target = statement.one, statement.one.statement.target
+    def within(self, statement: StatementContext, made: AxedTerm) -> AxedTerm:
+        """The whole of a target of which a statement defines some, along its axes; the rest is as before, or 0."""
+        one, target, dtype = statement.one, statement.one.statement.target, self.function.types
+        place = {index: str(axis) for axis, index in enumerate(one.indices)}
         inside: list[AxedTerm] = []
         for axis, index in enumerate(one.indices):
             found = [trial.inferred.shapes[target][axis] for trial in self.trials]
             sizes = [size for size in found if isinstance(size, int)]
-            if any(ends != (0, size) for ends, size in zip(statement.ranges(index), sizes, strict=True)):
-                low, high, size = self.ends(statement, axis, index, sizes)
-                if index in made.named:
-                    place = made.axes.index(index)
-                    pads = ["0"] * (2 * len(made.axes))
-                    pads[place], pads[len(made.axes) + place] = low, f"{size} - {high}"
-                    made = AxedTerm(f'pad({made.text}, pads={tuple_of(pads)}, mode="constant", value=0.0)', made.axes)
-                for bound, pattern in ((low, "greater_equal({}, {})"), (high, "less({}, {})")):
-                    if bound not in ("0", size):
-                        end = f"fill(shape=(), value={bound}, dtype='int64')"
-                        inside.append(AxedTerm(pattern.format(f"iota(size={size}, dtype='int64')", end), (index,)))
+            if self.is_whole(statement, axis, index, sizes):
+                continue
+            low, high, size = self.ends(statement, axis, index, sizes)
+            if index in made.named:
+                at = made.axes.index(index)
+                pads = ["0"] * (2 * len(made.axes))
+                pads[at], pads[len(made.axes) + at] = low, f"{size} - {high}"
+                made = AxedTerm(f'pad({made.text}, pads={tuple_of(pads)}, mode="constant", value=0.0)', made.axes)
+            for bound, pattern in ((low, "greater_equal({}, {})"), (high, "less({}, {})")):
+                if bound not in ("0", size):
+                    end = f"fill(shape=(), value={bound}, dtype='int64')"
+                    iota = f"iota(size={size}, dtype='int64')"
+                    inside.append(AxedTerm(pattern.format(iota, end), (str(axis),)))
+        made = made.renamed(lambda index: place[index])
         if not inside:
             return made
+        before = self.parts.get(target) or ValueTerms(statement, self.exact).number(0, dtype[target])
         here = inside[0]
         for more in inside[1:]:
-            here = values.together("and_({}, {})", [here, more])
-        if target in self.parts:
-            before = self.parts[target].renamed(lambda axis: one.indices[int(axis)])
-        else:
-            before = values.number(0, self.function.types[target])
-        return values.together("where({}, {}, {})", [here, made, before])
+            here = _along(statement, "and_({}, {})", [here, more])
+        return _along(statement, "where({}, {}, {})", [here, made, before])
+
+    def is_whole(self, statement: StatementContext, axis: int, index: str, sizes: Sequence[int]) -> bool:
+        """True where an index walks the whole of an axis of the target."""
+        found, symbolic = statement.symbolic_range(index), statement.symbolic
+        if found is not None and symbolic is not None:
+            return found == (0, symbolic.shapes[statement.one.statement.target][axis])
+        if index in statement.one.ranges and index not in statement.plain_ranges:
+            raise NoDefinition("a range that integer scalars decide")
+        return all(ends == (0, size) for ends, size in zip(statement.ranges(index), sizes, strict=True))
 
     def ends(self, statement: StatementContext, axis: int, index: str, sizes: Sequence[int]) -> tuple[str, str, str]:
         """The first index that a statement defines, the one behind its last, and the size of the axis."""
@@ -218,7 +226,7 @@ class _Definer:
         self, statement: StatementContext, values: ValueTerms, value: Expression, dtype: DType
     ) -> AxedTerm | None:
         """A sum of products as a convolution, a pool or einsum; None of one that is none."""
-        factors, divisors = _factors(value, self.exact)
+        factors, divisors = _factors(values, value, self.exact)
         if any(values.type(factor) not in (dtype, "integer", "float") for factor in (*factors, *divisors)):
             return None
         read = {name for one in divisors for name in indices_of(statement, one)}
@@ -263,23 +271,32 @@ class _Definer:
         return AxedTerm(f'einsum({", ".join(part.text for part in tensors)}, equation="{equation}")', result)
 
 
-def _factors(value: Expression, exact: bool) -> tuple[list[Expression], list[Expression]]:
+def _factors(values: ValueTerms, value: Expression, exact: bool) -> tuple[list[Expression], list[Expression]]:
     """The factors of a product and what it is divided by.
 
     A product under a condition that is 0 elsewhere has its first factor there, unless it is to be `exact`: 0 times an
     infinity is none.
     """
+    if values.type(value) == "integer":
+        return [value], []  # quotients of integers round
     match value:
         case Binary(operator="*", left=left, right=right):
-            (first, below), (second, under) = _factors(left, exact), _factors(right, exact)
+            (first, below), (second, under) = _factors(values, left, exact), _factors(values, right, exact)
             return [*first, *second], [*below, *under]
         case Binary(operator="/", left=left, right=right):
-            factors, divisors = _factors(left, exact)
+            factors, divisors = _factors(values, left, exact)
             return factors, [*divisors, right]
         case Conditional(condition=condition, yes=Binary(operator="*") as yes, no=no) if literal(no) == 0 and not exact:
-            factors, divisors = _factors(yes, exact)
+            factors, divisors = _factors(values, yes, exact)
             return [Conditional(condition, factors[0], no), *factors[1:]], divisors
     return [value], []
+
+
+def _along(statement: StatementContext, pattern: str, parts: Sequence[AxedTerm]) -> AxedTerm:
+    """An operator on terms along the axes of a target, by their numbers."""
+    axes = common_axes(parts, [str(axis) for axis in range(len(statement.one.indices))])
+    laid = [part if part.fits(axes) else statement.shared(part).laid_along(axes) for part in parts]
+    return AxedTerm(pattern.format(*(part.text for part in laid)), axes)
 
 
 def spread(statement: StatementContext, part: AxedTerm, order: Sequence[str]) -> AxedTerm:

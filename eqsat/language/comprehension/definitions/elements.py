@@ -8,7 +8,7 @@ import numpy as np
 
 from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, common_axes
 from eqsat.language.comprehension.definitions.points import ReadGuard, points_of
-from eqsat.language.comprehension.definitions.sources import AffineSubscript, TensorRead, read, subscript_of
+from eqsat.language.comprehension.definitions.sources import AffineSubscript, TensorRead, is_plain, read, subscript_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext
 from eqsat.language.comprehension.text.syntax import Applied, Expression, Name, walk
 
@@ -28,7 +28,12 @@ def element(statement: StatementContext, call: Applied, guard: ReadGuard, place_
         for axis in held.axes
         if axis != UNIT
     }
-    cut = {axis: one for axis, one in subscripts.items() if one is not None and len(one.names) < 2}
+    cut = {
+        axis: one
+        for axis, one in subscripts.items()
+        # Under a condition the rest may pass its bounds.
+        if one is not None and len(one.names) < 2 and (guard.is_free or is_plain(statement, one))
+    }
     names = [name for one in cut.values() for name in one.names]
     gathered = [axis for axis in subscripts if axis not in cut]
     for axis in gathered:
@@ -76,6 +81,7 @@ def _gathered_at_once(
         if total is None:
             total = places
             continue
+        statement.require(f"{plain.extent(axis)} > 0")
         width = f"fill(shape=(), value={plain.extent(axis)}, dtype='int64')"
         axes = common_axes([total, places], statement.one.every_index)
         text = f"add(mul({statement.laid(total, axes).text}, {width}), {statement.laid(places, axes).text})"
@@ -92,21 +98,18 @@ def _inside(
     """A subscript as integers inside its axis: where a condition keeps it there, it is clipped where that fails."""
     expression = call.arguments[int(axis)]
     sizes = [trial.inferred.shapes[call.name][int(axis)] for trial in statement.trials]
-    inside = True
-    for number, size in enumerate(sizes):
+    for number, size in enumerate(sizes if not guard.is_free else ()):
+        # Places out of bounds are errors of a call, but where a condition keeps them from being read.
         place = points_of(statement, expression, number)
-        if place is None or guard.is_free:
-            # Places out of bounds are errors of a call, but where a condition keeps them from being read.
-            if not guard.is_free:
-                raise NoDefinition(f"elements of {call.name} at computed places that are read under a condition")
-            continue
+        if place is None:
+            raise NoDefinition(f"elements of {call.name} at computed places that are read under a condition")
         fits = (place >= 0) & (place < size)
-        inside = inside and bool(np.all(fits))
         if not np.all(fits | ~np.asarray(guard.truths[number])):
             raise NoDefinition(f"elements of {call.name} out of its bounds")
-    part = place_of(expression, guard, wide or not inside)
-    if inside:
+    part = place_of(expression, guard, wide or not guard.is_free)
+    if guard.is_free:
         return part
+    statement.require(f"{statement.held(call.name).extent(axis)} > 0")
     extent = f"fill(shape=(), value={statement.held(call.name).extent(axis)}, dtype='int64')"
     last = f"sub({extent}, fill(shape=(), value=1, dtype='int64'))"
     return AxedTerm(f"maximum(minimum({part.text}, {last}), fill(shape=(), value=0, dtype='int64'))", part.axes)

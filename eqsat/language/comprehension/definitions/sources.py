@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, tuple_of
-from eqsat.language.comprehension.definitions.points import points_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext
 from eqsat.language.comprehension.extents.affine import Affine, affine
-from eqsat.language.comprehension.text.syntax import Applied, Expression
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression
 from eqsat.language.terms import Dim
 
 #: One number a trial.
@@ -44,14 +41,11 @@ class AffineSubscript:
         """The constant in each trial."""
         return tuple(one.constant for one in self.trials if isinstance(one.constant, int))
 
-    def moved(self, by: int, extents: Numbers) -> AffineSubscript:
-        """The subscript of the same elements in a tensor that has more before them."""
+    def moved(self, by: int, extents: Numbers, size: Dim) -> AffineSubscript:
+        """The subscript of the same elements in a tensor that has more before them, and is of another size."""
         shift = Affine(by, {})
-        return AffineSubscript(
-            tuple(one.plus(shift) for one in self.trials),
-            extents,
-            None if self.whole is None else self.whole.plus(shift),
-        )
+        whole = None if self.whole is None else self.whole.plus(shift)
+        return AffineSubscript(tuple(one.plus(shift) for one in self.trials), extents, whole, size)
 
 
 @dataclass(frozen=True)
@@ -90,7 +84,13 @@ def is_plain(statement: StatementContext, subscript: AffineSubscript) -> bool:
     if len(subscript.names) != 1 or any(subscript.constants):
         return False
     (name,) = subscript.names
-    ranges = statement.ranges(name)
+    ranges, found = statement.ranges(name), statement.symbolic_range(name)
+    if found is not None:
+        whole = subscript.whole
+        is_index = whole is not None and whole.constant == 0 and whole.factors == {name: 1}
+        return is_index and found == (0, subscript.size)
+    if name in statement.one.ranges and name not in statement.plain_ranges:
+        return False
     return all(factor == 1 for factor in subscript.factors(name)) and all(
         one == (0, extent) for one, extent in zip(ranges, subscript.extents, strict=True)
     )
@@ -160,17 +160,23 @@ def _sum(statement: StatementContext, subscript: AffineSubscript, name: str) -> 
 def padded_source(statement: StatementContext, call: Applied, condition: Expression, value: float) -> TensorRead:
     """The source of a read that a condition keeps inside its tensor, as one of the tensor with a border of a number.
 
-    The condition has to be that the subscripts are inside, in every trial.
+    The condition has to be that the subscripts are inside, by formulas, as far as they are not inside anyway.
     """
-    source = source_of(statement, call)
-    for number in range(len(statement.trials)):
-        holds, box = points_of(statement, condition, number), statement.box(number)
-        inside = np.bool_(True)
-        for axis, one in source.subscripts.items():
-            place = points_of(statement, call.arguments[int(axis)], number)
-            inside = inside & (place >= 0) & (place < one.extents[number])
-        if holds is None or not np.array_equal(np.broadcast_to(inside, box), np.broadcast_to(holds, box)):
-            raise NoDefinition("a condition that is no test of bounds")
+    source, symbolic = source_of(statement, call), statement.symbolic
+    if symbolic is None:
+        raise NoDefinition("a condition of sizes that integer scalars decide")
+    asked: list[Affine] = []
+    for one in source.subscripts.values():
+        if one.whole is None or one.size is None:
+            raise NoDefinition("a condition on what no formula states")
+        asked += [one.whole, one.whole.times(-1).plus(Affine(one.size - 1, {}))]
+    stated = list(_not_below_zero(condition, symbolic.known))
+    if any(one not in asked for one in stated):
+        raise NoDefinition("a condition that is no test of bounds")
+    for form in asked:
+        least = form.least(symbolic.ranges[statement.number])
+        if form not in stated and not (isinstance(least, int) and least >= 0):
+            raise NoDefinition("elements that are read out of bounds under a condition")
     borders = {axis: _border(statement, one) for axis, one in source.subscripts.items()}
     begins = [str(borders[axis][0]) if axis in borders else "0" for axis in source.part.axes]
     ends = [borders[axis][2] if axis in borders else "0" for axis in source.part.axes]
@@ -179,9 +185,27 @@ def padded_source(statement: StatementContext, call: Applied, condition: Express
     moved = {}
     for axis, one in source.subscripts.items():
         begin, after, _ = borders[axis]
+        assert one.whole is not None and one.size is not None
         extents = tuple(begin + extent + end for extent, end in zip(one.extents, after, strict=True))
-        moved[axis] = one.moved(begin, extents)
+        behind = one.whole.most(symbolic.ranges[statement.number]) - one.size + 1
+        moved[axis] = one.moved(begin, extents, begin + one.size + behind)
     return TensorRead(replace(source.part, text=statement.named(text)), moved)
+
+
+def _not_below_zero(condition: Expression, known: Mapping[str, Dim]) -> Iterator[Affine]:
+    """The sums of indices that a condition says are not below 0; NoDefinition of one that says something else."""
+    match condition:
+        case Binary(operator="&&", left=left, right=right):
+            yield from _not_below_zero(left, known)
+            yield from _not_below_zero(right, known)
+            return
+        case Binary(operator=("<" | "<=" | ">" | ">=") as operator, left=left, right=right):
+            a, b = affine(left, known), affine(right, known)
+            if a is not None and b is not None:
+                less, more = (a, b) if operator in ("<", "<=") else (b, a)
+                yield more.plus(less, -1).plus(Affine(-1 if operator in ("<", ">") else 0, {}))
+                return
+    raise NoDefinition("a condition that is no test of bounds")
 
 
 def _border(statement: StatementContext, subscript: AffineSubscript) -> tuple[int, Numbers, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,7 @@ from eqsat.language.comprehension.extents.affine import Range
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation, Scope
 from eqsat.language.comprehension.meaning.typed import ElementTypes
+from eqsat.language.comprehension.text.syntax import Name, Number
 from eqsat.language.terms import DType, Sym
 
 
@@ -105,6 +106,15 @@ class StatementContext:
     def trial_ranges(self, number: int) -> Mapping[str, Range]:
         """The ranges of one trial."""
         return self.trials[number].inferred.ranges[self.number]
+
+    @property
+    def plain_ranges(self) -> Collection[str]:
+        """The indices of which `where` says no more than that they run from 0 to a number, a size or a scalar."""
+        return [
+            index
+            for index, clause in self.one.ranges.items()
+            if clause.low == Number(0) and isinstance(clause.high, Number | Name)
+        ]
 
     def symbolic_range(self, index: str) -> Range | None:
         """The range of an index for all sizes; None where no formula states it."""

@@ -12,8 +12,9 @@ from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Dim
 from eqsat.language.terms.dims import Atom
 
-#: How often sizes are drawn, how many draws that fit are kept, and the largest size and scalar.
-_DRAWS, _KEPT, _LARGEST, _LARGEST_SCALAR = 200, 12, 9, 3
+#: How often sizes are drawn, how many draws that fit are kept, the largest size of half of them and of the others, and
+#: the scalars.
+_DRAWS, _KEPT, _LARGEST, _SCALARS = 600, 24, (9, 24), (1, 1, 1, 2, 2, 3, 5, -1, -2, 0)
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,8 @@ def trials_of(function: TensorFunction) -> tuple[SizeTrial, ...]:
     rng, kept = Random(0), list[SizeTrial]()
     parameters = function.scope.function.parameters
     for _ in range(_DRAWS):
-        sizes = {size: rng.randint(1, _LARGEST) for size in function.scope.sizes}
-        scalars = {name: rng.randint(1, _LARGEST_SCALAR) * rng.choice((1, 1, -1)) for name in function.needs}
+        sizes = {size: rng.randint(1, rng.choice(_LARGEST)) for size in function.scope.sizes}
+        scalars = {name: rng.choice(_SCALARS) for name in function.needs}
         shapes = {
             one.name: tuple(sizes[extent] if isinstance(extent, str) else extent for extent in one.extents)
             for one in parameters
@@ -43,7 +44,7 @@ def trials_of(function: TensorFunction) -> tuple[SizeTrial, ...]:
             kept.append(SizeTrial(scalars, inferred))
         if len(kept) == _KEPT:
             break
-    return tuple(kept) if len(kept) > _KEPT // 3 else ()
+    return tuple(kept) if len(kept) > _KEPT // 4 else ()
 
 
 def _numbers(ranges: Mapping[str, tuple[Dim, Dim]]) -> Sequence[tuple[int, int]]:

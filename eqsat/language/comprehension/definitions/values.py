@@ -104,6 +104,7 @@ class ValueTerms:
             case Unary(operator="-", operand=Number(value=number)):
                 return self.number(-number, dtype)
             case Name(name=name) if name in statement.sizes and name not in statement.one.every_index:
+                statement.require(f"{statement.sizes[name]} >= -{2**31}")  # known: a name is no number
                 return AxedTerm(f"fill(shape=(), value={statement.sizes[name]}, dtype={statement.dtype(dtype)})")
             case Name(name=name) if name in statement.one.every_index and not dtype.is_float:
                 return self._index(name, dtype)
@@ -176,6 +177,7 @@ class ValueTerms:
                 return self._conditional(expression, guard, settled(self.type(expression)))
             case Binary(operator=operator, left=left, right=right):
                 joined = promoted(self.type(left), self.type(right)) or DType.INT64
+                joined = DType.INT64 if self.is_subscript and is_integer(joined) else joined
                 late = operator in ("&&", "||")
                 second = guard.and_(self.statement, left, operator == "&&") if late else guard
                 pair = [self.of(left, settled(joined), guard), self.of(right, settled(joined), second)]

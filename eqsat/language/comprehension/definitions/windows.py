@@ -9,6 +9,7 @@ from itertools import permutations
 from eqsat.language.comprehension.definitions.parts import AxedTerm, tuple_of
 from eqsat.language.comprehension.definitions.sources import AffineSubscript, Numbers, TensorRead, is_plain
 from eqsat.language.comprehension.definitions.statement import StatementContext
+from eqsat.language.terms.dims import floordiv
 
 #: The most axes that windows slide along, and the least number of trials with windows.
 _MOST, _LEAST = 3, 4
@@ -46,6 +47,8 @@ def image_of(statement: StatementContext, source: TensorRead) -> WindowedImage |
     windows: list[SlidingWindow] = []
     names: dict[str, str] = {}
     for axis, subscript in source.subscripts.items():
+        if axis not in source.part.axes:
+            return None  # it is the same all along it
         if is_plain(statement, subscript):
             names[axis] = subscript.names[0]
             continue
@@ -79,8 +82,21 @@ def _window(statement: StatementContext, subscript: AffineSubscript) -> SlidingW
             for here, inner, stride, dilation, extent in each
             if stride > 0 and dilation > 0
         ]
-        return SlidingWindow(place, offset, strides, dilations) if all(fits) and len(fits) >= _LEAST else None
+        is_one = all(fits) and len(fits) >= _LEAST and _fits(statement, subscript, place, offset)
+        return SlidingWindow(place, offset, strides, dilations) if is_one else None
     return None
+
+
+def _fits(statement: StatementContext, subscript: AffineSubscript, place: str, offset: str) -> bool:
+    """True where the formulas of ranges, if there are some, say that windows are as many as fit."""
+    if statement.symbolic is None:
+        return not {place, offset} & {*statement.one.ranges} - {*statement.plain_ranges}
+    here, inner = statement.symbolic_range(place), statement.symbolic_range(offset)
+    whole, size = subscript.whole, subscript.size
+    if whole is None or size is None or here is None or inner is None or inner[0] != 0:
+        return False
+    stride, dilation = whole.factors[place], whole.factors[offset]
+    return here == (0, floordiv(size - dilation * (inner[1] - 1) - 1, stride) + 1)
 
 
 def _require_fit(statement: StatementContext, part: AxedTerm, window: SlidingWindow) -> None:
@@ -89,8 +105,11 @@ def _require_fit(statement: StatementContext, part: AxedTerm, window: SlidingWin
         text = statement.text_of(numbers, None)
         if not text.isdecimal():
             statement.require(f"{text} > 0")
+    count = statement.count_text(window.offset)
+    if not count.isdecimal():
+        statement.require(f"{count} > 0")
     if statement.symbolic_range(window.place) is None:
-        count, dilation = statement.count_text(window.offset), statement.text_of(window.dilations, None)
+        dilation = statement.text_of(window.dilations, None)
         statement.require(f"{part.extent(window.place)} > {dilation} * ({count} - 1)")
 
 

@@ -35,7 +35,7 @@ _STATEMENTS, _FUNCTIONS = 32, 16
 
 
 @dataclass(frozen=True)
-class Piece:
+class FunctionPiece:
     """A function, and the term of operators that it computes, given those of its operands and a mark before scalars.
 
     `declared` says that some operator of the term is a comprehension of a user's, `exact` that the term takes what the
@@ -91,9 +91,14 @@ def composed(
     )
     text = print_function(function)
     try:
-        return TensorFunction(resolve(function, text))
+        whole = TensorFunction(resolve(function, text))
     except EqsatError:
         return None
+    # What the inner one makes is a temporary, whose type is that of its value.
+    is_stated = inner.scope.function.results[0].extents is not None
+    if is_stated or whole.types[within.tensor(made)] is not inner.types[made]:
+        return None
+    return whole if all(whole.types[around.tensor(one)] is outer.types[one] for one in outer.results) else None
 
 
 def _sizes(outer: TensorFunction, operand: str, inner: TensorFunction, strict: bool) -> Mapping[str, Expression] | None:
@@ -199,7 +204,7 @@ class _Renaming:
                 return replace(clause, access=made)
 
 
-def _together(outer: Piece, place: int, inner: Piece) -> Piece | None:
+def _together(outer: FunctionPiece, place: int, inner: FunctionPiece) -> FunctionPiece | None:
     """Two pieces as one; None where no function says it."""
     whole = composed(outer.function, place, inner.function, strict=not outer.exact)
     if whole is None:
@@ -210,10 +215,10 @@ def _together(outer: Piece, place: int, inner: Piece) -> Piece | None:
         made = inner.term(operands[place : place + count], f"{mark}a_")
         return outer.term([*operands[:place], made, *operands[place + count :]], f"{mark}b_")
 
-    return Piece(whole, term, outer.declared or inner.declared, outer.exact and inner.exact)
+    return FunctionPiece(whole, term, outer.declared or inner.declared, outer.exact and inner.exact)
 
 
-def _law(piece: Piece, name: str) -> str:
+def _law(piece: FunctionPiece, name: str) -> str:
     """The law of the operator of a piece: the term that it computes is the operator."""
     function = piece.function
     variables = [f"x{number}" for number in range(len(function.operands))]
@@ -250,7 +255,7 @@ def declare_compositions(graph: Graph) -> tuple[str, ...]:
     return tuple(declared)
 
 
-def _piece_of(graph: Graph, node: Node) -> Piece | None:
+def _piece_of(graph: Graph, node: Node) -> FunctionPiece | None:
     """A node as a piece: of a function, or of an operator that is written as one."""
     function = function_of(node.op)
     if function is not None:
@@ -262,19 +267,19 @@ def _piece_of(graph: Graph, node: Node) -> Piece | None:
     if written is None:
         return None
     fields = [f"{name}={value!r}" for name, value in node.attrs.items()]
-    return Piece(
+    return FunctionPiece(
         written, lambda operands, _: f"{node.op}({', '.join([*operands, *fields])})", declared=False, exact=False
     )
 
 
-def _declared_piece(function: TensorFunction, name: str) -> Piece:
+def _declared_piece(function: TensorFunction, name: str) -> FunctionPiece:
     def term(operands: Sequence[str], mark: str) -> str:
         return f"{name}({', '.join([*operands, *(f'{one}={mark}{one}' for one in function.needs)])})"
 
-    return Piece(function, term)
+    return FunctionPiece(function, term)
 
 
-def _compositions(graph: Graph, node: Node) -> Iterator[Piece]:
+def _compositions(graph: Graph, node: Node) -> Iterator[FunctionPiece]:
     """The pieces that a node may be put together with the ones before it, each with one more of them."""
     piece = _piece_of(graph, node)
     inputs, place, kept = list(node.inputs), 0, {*graph.outputs.values()}

@@ -198,7 +198,7 @@ def _written(function: TensorFunction, classes: _Classes, summed: Mapping[Axis, 
         return letters.setdefault(key, f"i{len(letters)}")
 
     ends = {(result, axis) for axis in range(function.scope.ranks[result])}
-    slid = {place for place, _ in classes.windows.values()}
+    slid = {place for axis, (place, _) in classes.windows.items() if axis[0] in function.operands}
     counted = [(axis[0], place) for axis, (place, _) in classes.windows.items()]
     twice = {place for name, place in counted if counted.count((name, place)) > 1}
     mixed: list[str] = []

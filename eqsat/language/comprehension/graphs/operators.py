@@ -28,10 +28,12 @@ from eqsat.language.declaration.spec import REQUIRED, Operands, OpSpec, Sample
 from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, product
 from eqsat.language.terms.dims import evaluate as size_of
 
-#: How often sizes are drawn that a function may not accept, and the largest of them.
-_DRAWS, _LARGEST = 40, 5
+#: The largest sizes that are drawn, of which a function may not accept small ones, and how often each of them.
+_LARGEST, _DRAWS = (5, 9, 16, 40, 200), 24
 #: The texts that operators were declared from, by the names of these.
 _TEXTS: dict[str, str] = {}
+#: Those of functions that others were put together to, by the same names.
+_COMPOSED: dict[str, str] = {}
 
 
 def operator_of(function: TensorFunction, law: Callable[[str], str] | None = None) -> OpSpec:
@@ -61,6 +63,11 @@ def function_of(name: str) -> TensorFunction | None:
     return None if text is None else _function(text)
 
 
+def is_composition(name: str) -> bool:
+    """True of an operator that functions were put together to, which a graph does not have by itself."""
+    return name in _COMPOSED and _COMPOSED[name] == _TEXTS.get(name)
+
+
 def _documentation(function: TensorFunction) -> str:
     return f"A tensor comprehension.\n\n{function!r}"
 
@@ -79,7 +86,7 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
     operands = function.operands
     names = (*operands, *scope.updated)
 
-    def reference(xp: Any, *given: Any, **scalars: Any) -> Any:
+    def reference(xp: Any, /, *given: Any, **scalars: Any) -> Any:  # scalars may be called xp
         function = _function(text)
         scope, types = function.scope, function.types
         tensors = {one: array for one, array in zip(names, given, strict=False) if array is not None}
@@ -128,11 +135,14 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
     # Of one type of floats, operands may be of any.
     several = len({dtype for dtype in types.values() if dtype.is_float}) > 1
     linear: Sequence[int] = ()
-    if law is None:
+    if any(map(iskeyword, function.needs)):
+        laws: tuple[str, ...] = ()  # which could not name them
+    elif law is None:
         linear = [place for place, one in enumerate(operands) if is_linear(scope, types, one)]
         laws = (*definition_laws(name, function, sum_of_products), *order_laws(name, function))
     else:
         laws = (law,)
+        _COMPOSED[name] = text
     return op(
         name,
         infer=infer,
@@ -194,8 +204,8 @@ def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:
     parameters = function.scope.parameters
 
     def sample(rng: Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
-        for _ in range(_DRAWS):
-            sizes = {size: rng.randint(1, _LARGEST) for size in function.scope.sizes}
+        for largest in (largest for largest in _LARGEST for _ in range(_DRAWS)):
+            sizes = {size: rng.randint(1, largest) for size in function.scope.sizes}
             for one, shape in zip(operands, known, strict=False):
                 extents = parameters[one].extents
                 if shape is not None and len(shape) != len(extents):

@@ -29,8 +29,8 @@ from eqsat.language.terms import DType
 Kept: TypeAlias = "frozenset[str] | None"
 
 _BOTH, _NEITHER = frozenset({"max", "min"}), frozenset[str]()
-#: Functions that grow with their argument wherever they are defined.
-_MONOTONE = frozenset("acosh asin asinh atan ceil erf exp floor log sinh sqrt tanh".split())  # noqa: SIM905
+#: Functions of every number that grow with it.
+_MONOTONE = frozenset("asinh atan ceil erf exp floor sinh tanh".split())  # noqa: SIM905
 _OPERATORS = MappingProxyType({"max": "maximum", "min": "minimum"})
 
 

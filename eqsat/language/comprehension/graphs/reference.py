@@ -121,6 +121,8 @@ class _Interpreted:
             dtype = settled(wanted)
             if np.asarray(value).dtype == object:
                 return value
+            if np.ndim(value):
+                return self.xp.cast(value, dtype)
             return self.xp.number(value, self.like) if dtype.is_float else np.asarray(value).astype(dtype.numpy)
         value = self.value(expression, mask)
         if given == wanted or isinstance(wanted, str):
@@ -178,7 +180,7 @@ class _Interpreted:
             low, high = self.ranges[name]
             shape = [1] * len(self.one.every_index)
             shape[self.one.every_index.index(name)] = high - low
-            return np.arange(low, high).reshape(shape)
+            return np.arange(low, high).reshape(shape).astype(np.int64 if self.is_subscript else np.int32)
         return size_of(self.inferred.known[name], {}) if name in self.inferred.known else self.held[name]
 
     def _applied(self, call: Applied, mask: Array | None) -> Any:
@@ -212,6 +214,7 @@ class _Interpreted:
     def _binary(self, expression: Binary, mask: Array | None) -> Any:
         operator, left, right = expression.operator, expression.left, expression.right
         joined = settled(promoted(self.type(left), self.type(right)) or DType.INT64)
+        joined = DType.INT64 if self.is_subscript and is_integer(joined) else joined
         a, b = self.cast(left, joined, mask), self.cast(right, joined, mask)
         xp = arithmetic(self.xp, joined, a, b)
         match operator:

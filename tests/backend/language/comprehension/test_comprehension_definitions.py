@@ -268,6 +268,97 @@ def test_layers_that_are_spelled_out_become_the_operators_of_the_library(text, g
     np.testing.assert_allclose(result(**feeds)["y"], expected, rtol=1e-4, atol=1e-4)
 
 
+#: Functions of which small sizes and scalars do not show all: arguments, and what they are.
+LARGE = {
+    "a range that ends at a number": ("def f(float(N) x) -> (y) { y(i) = x(i) where i in 0:min(N,12) }", ((30,),)),
+    "a place that moves from 10 on": ("def f(float(N) x) -> (y) { y(i) = x(i + N/10) where i in 0:N-N/10 }", ((30,),)),
+    "a step that grows from 10 on": (
+        "def f(float(N) x) -> (y) { y(i) = x(i*(N/10+1)) where i in 0:N/(N/10+1) }",
+        ((30,),),
+    ),
+    "a condition that ends at a number": (
+        "def f(float(N) x) -> (y) { y(i) = i < 20 ? x(i) : 0 where i in 0:N }",
+        ((30,),),
+    ),
+    "a condition on a quotient": ("def f(float(N) x) -> (y) { y(i) = i >= N/10 ? x(i) : 0 where i in 0:N }", ((30,),)),
+    "a sum of some": ("def f(float(N,M) x) -> (y) { y(i) +=! x(i,j) where j in 0:min(M,10) }", ((3, 30),)),
+    "some of the windows": (
+        "def f(float(N,C,H) x, float(O,C,3) k) -> (y) { y(n,o,h) +=! x(n,c,h+j) * k(o,c,j) where h in 0:min(H-2,10) }",
+        ((1, 2, 30), (2, 2, 3)),
+    ),
+    "some of a pool": ("def f(float(N) x) -> (y) { y(i) max=! x(2*i+a) where a in 0:2, i in 0:min(N/2,8) }", ((30,),)),
+    "a scalar that decides": ("def f(int s, float(N) x) -> (y) { y(i) = s < 4 ? x(i) : 7 where i in 0:N }", (5, (6,))),
+    "a scalar beside a test of bounds": (
+        "def f(int s, float(N) x) -> (y) { y(i) = s > -4 && i > 0 ? x(i-1) : 0 where i in 0:N }",
+        (-7, (6,)),
+    ),
+    "quotients of integers": ("def f(float(N,K) x, float(K) w) -> (y) { y(i) +=! x(i,k)*w(k)*(3/2) }", ((3, 4), (4,))),
+    "a quotient before": ("def f(float(N,K) x, float(K) w) -> (y) { y(i) +=! 7/2 * x(i,j)*w(j) }", ((3, 4), (4,))),
+    "a quotient of windows": ("def f(float(N) x) -> (y) { y(i) +=! x(i+a) * (3/2) where a in 0:2 }", ((6,),)),
+    "windows of nothing": (
+        "def f(float(N,C,H) x, float(O,C,K) k) -> (y) { y(n,o,h) +=! x(n,c,h+j) * k(o,c,j) }",
+        ((1, 2, 6), (2, 2, 0)),
+    ),
+    "rows that a statement defines": (
+        "def f(float(N,M) x) -> (float(N,M) y) { y(i,j) = 0  y(i,j) = x(i-1,j) where i in 1:N }",
+        ((4, 3),),
+    ),
+    "rows that two statements define": (
+        "def f(float(N) x) -> (float(N) y) { y(i) = x(i) where i in 0:1  y(i) = x(i-1)*2 where i in 1:N }",
+        ((5,),),
+    ),
+    "windows over a temporary": (
+        "def f(float(N,C,H) x, float(O,C,K) w) -> (y) { t(n,c,h) = exp(x(n,c,h))  y(n,o,h) +=! t(n,c,h+k) * w(o,c,k) }",
+        ((2, 3, 6), (2, 3, 2)),
+    ),
+    "windows over what is the same all along": (
+        "def f(float(N,H) x) -> (y) {"
+        " t(n) +=! x(n,h)  u(n,h) = t(n) where h in 0:H  y(n,h) max=! u(n,2*h+k) where k in 0:2 }",
+        ((3, 6),),
+    ),
+    "a stem": (
+        "def f(float(N,C,H,W) x, float(O,C,7,7) k) -> (y) { y(n,o,h,w) +=! x(n,c,2*h+i,2*w+j) * k(o,c,i,j) }",
+        ((1, 3, 16, 16), (4, 3, 7, 7)),
+    ),
+    "a far place": ("def f(float(N) x) -> (y) { y(i) = x(i+9) }", ((20,),)),
+    "places that elements name, moved": (
+        "def f(float(N) x, int(M) p) -> (y) { y(i) = x(p(i)-1) + x(p(i)+2) }",
+        ((9,), np.array([1, 6, 3], np.int32)),
+    ),
+    "places of narrow integers": (
+        "def f(float(N) x, int8(M) p) -> (y) { y(i) = x(p(i)*p(i)) }",
+        ((200,), np.array([14, 3], np.int8)),
+    ),
+    "indices that wrap": (
+        "def f(int(N) x) -> (y) { y(i) = i*1000000000 > 0 ? x(i) : 0 where i in 0:N }",
+        (np.arange(1, 6, dtype=np.int32),),
+    ),
+    "a scalar that is called xp": ("def f(int xp, float(N) x) -> (y) { y(i) = x(i) * xp }", (3, (4,))),
+    "a scalar with the name of a keyword": ("def f(int lambda, float(N) x) -> (y) { y(i) = x(i) * lambda }", (3, (4,))),
+    "numbers by a condition": (
+        "def f(bool(N) x) -> (y) { y(i) = x(i) ? 1.5 : 0 }",
+        (np.array([True, False, True]),),
+    ),
+    "a logarithm": ("def f(float(N) x) -> (y) { y(i) = log(x(i) * x(i) + 1) + sqrt(fabs(x(i))) }", ((5,),)),
+}
+
+
+@pytest.mark.parametrize(("text", "given"), LARGE.values(), ids=LARGE)
+def test_what_small_sizes_do_not_show_is_told_from_formulas(text, given):
+    graph, feeds, expected = graph_with(text, given)
+    for made in (graph, written(graph), eqsat.optimize(graph, measure=False, strict=True).graph):
+        results = execute(made, feeds, "numpy")["y"]
+        assert (results.dtype, results.shape) == (expected.dtype, expected.shape)
+        np.testing.assert_allclose(results, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sizes_that_are_numbers_are_known_where_a_function_is_written_out():
+    (function,) = eqsat.comprehension("def f(float(N,M) x) -> (y) { y(i,j) = x(i,j) / N }").values()
+    g = eqsat.Graph("named")
+    g.output("y", function(g.input("x", ("batch", 4))))
+    assert [node.op for node in written(g.build()).nodes] == ["f"]
+
+
 def test_windows_that_do_not_fit_leave_a_function_as_it_is():
     text = "def f(int s, float(M) x, float(K) w) -> (y) { y(i) +=! x(s*i+k) * w(k) }"
     fits, _, _ = graph_with(text, (2, (5,), (5,)))

@@ -69,6 +69,7 @@ ORDERS = {
     "by a condition on elements": ("def f(float(M) x) -> (y) { y(i) = x(i) < 2 ? x(i) : 7 }", set()),
     "turned round": ("def f(float(M) x) -> (y) { y(i) = -x(i) }", set()),
     "times a number below 0": ("def f(float(M) x) -> (y) { y(i) = x(i) * -2 }", set()),
+    "functions that are not of every number": ("def f(float(M) x) -> (y) { y(i) = log(x(i)) }", set()),
     "a sum": ("def f(float(M,N) x) -> (y) { y(i) +=! x(i,j) }", set()),
     "the largest, then the smallest": (
         "def f(float(M,N) x) -> (y) { m(i) max=! x(i,j)  y min=! m(i) }",
