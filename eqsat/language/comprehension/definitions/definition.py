@@ -10,7 +10,7 @@ from functools import partial
 from eqsat.language.comprehension.definitions.elements import indices_of
 from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, common_axes, tuple_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext, TermNames
-from eqsat.language.comprehension.definitions.trials import SizeTrial, size_text, trials_of
+from eqsat.language.comprehension.definitions.trials import SizeTrial, formulas_of, size_text, trials_of
 from eqsat.language.comprehension.definitions.values import ValueTerms
 from eqsat.language.comprehension.definitions.windows import convolution, pooled
 from eqsat.language.comprehension.functions import TensorFunction
@@ -61,6 +61,7 @@ class _Definer:
 
     def __init__(self, function: TensorFunction, trials: Sequence[SizeTrial], exact: bool) -> None:
         self.function, self.trials, self.exact = function, trials, exact
+        self.symbolic = formulas_of(function, trials)
         scope = function.scope
         operands = {name: f"x{place}" for place, name in enumerate(function.operands)}
         self.parts = {
@@ -92,7 +93,7 @@ class _Definer:
     def result(self, statement: StatementContext, name: str) -> AxedTerm:
         """A result with all its axes, in their order."""
         held, axes = statement.held(name), [str(axis) for axis in range(self.function.scope.ranks[name])]
-        symbolic = self.function.symbolic
+        symbolic = self.symbolic
         dims: Sequence[Dim | None] = [None] * len(axes) if symbolic is None else symbolic.shapes[name]
         if {*held.named} == {*axes}:
             texts = {axis: size_text(dim, self.sizes) for axis, dim in zip(axes, dims, strict=True) if dim is not None}
@@ -112,7 +113,7 @@ class _Definer:
             ElementTypes(self.function.scope, self.function.types),
             number,
             self.trials,
-            self.function.symbolic,
+            self.symbolic,
             self.parts,
             self.names,
             self.sizes,
@@ -134,13 +135,23 @@ class _Definer:
         self.parts[target] = AxedTerm(self.shared(statement, made.text), made.axes)
 
     def require_some(self, statement: StatementContext, index: str) -> None:
-        """Let the definition hold where a range is not empty, unless it is that of a whole axis."""
-        found = statement.symbolic_range(index)
-        count = 0 if found is None else found[1] - found[0]
-        is_size = isinstance(count, Sym) and len(count.terms) == 1 and count in map(Sym.named, self.sizes)
-        if isinstance(count, int) or is_size:
+        """Let the definition hold where a range is not empty, unless it is that of a whole axis read by nothing else.
+
+        What a subscript of several indices reaches is told from ranges that have a value.
+        """
+        found, one = statement.symbolic_range(index), statement.one
+        if found is None:
+            if index in one.ranges:
+                count = statement.count_text(index)
+                if not count.isdecimal():
+                    statement.require(f"{count} > 0")
             return
-        text = size_text(count, self.sizes)
+        length = found[1] - found[0]
+        read = [indices_of(statement, part) for call in one.reads for part in call.arguments]
+        is_size = isinstance(length, Sym) and length in map(Sym.named, self.sizes)
+        if isinstance(length, int) or (is_size and all(len(names) == 1 for names in read if index in names)):
+            return
+        text = size_text(length, self.sizes)
         if text is not None:
             statement.require(f"{text} > 0")
 

@@ -10,7 +10,7 @@ from eqsat.errors import EqsatError
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Dim
-from eqsat.language.terms.dims import Atom
+from eqsat.language.terms.dims import Atom, evaluate
 
 #: How often sizes are drawn, how many draws that fit are kept, the largest size of half of them and of the others, and
 #: the scalars.
@@ -45,6 +45,26 @@ def trials_of(function: TensorFunction) -> tuple[SizeTrial, ...]:
         if len(kept) == _KEPT:
             break
     return tuple(kept) if len(kept) > _KEPT // 4 else ()
+
+
+def formulas_of(function: TensorFunction, trials: Sequence[SizeTrial]) -> Inferred | None:
+    """The ranges and shapes for all sizes, as far as trials bear them out; None where there are none.
+
+    A subscript by a multiple that an integer scalar states holds its index in a call, and not in a formula.
+    """
+    symbolic = function.symbolic
+    if symbolic is None:
+        return None
+    for trial in trials:
+        known = {name: size for name, size in trial.inferred.known.items() if isinstance(size, int)}
+        for stated, found in zip(symbolic.ranges, trial.inferred.ranges, strict=True):
+            for index, (low, high) in stated.items():
+                if (evaluate(low, known), evaluate(high, known)) != found[index]:
+                    return None
+        for name, dims in symbolic.shapes.items():
+            if tuple(evaluate(dim, known) for dim in dims) != trial.inferred.shapes[name]:
+                return None
+    return symbolic
 
 
 def _numbers(ranges: Mapping[str, tuple[Dim, Dim]]) -> Sequence[tuple[int, int]]:

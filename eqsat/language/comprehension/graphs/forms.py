@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from eqsat.language.comprehension.definitions.sources import is_plain, subscript_of
 from eqsat.language.comprehension.definitions.statement import StatementContext, TermNames
-from eqsat.language.comprehension.definitions.trials import trials_of
+from eqsat.language.comprehension.definitions.trials import formulas_of, trials_of
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.meaning.typed import ElementTypes
 from eqsat.language.comprehension.text.syntax import Applied, Expression, Name, children, walk
@@ -37,9 +37,9 @@ def index_form(function: TensorFunction, linear: Collection[int]) -> str:
     if len(function.results) != 1 or scope.updated or not trials or 0 in ranks[:-1]:
         return ""
     classes = _Classes()
-    types = ElementTypes(scope, function.types)
+    types, symbolic = ElementTypes(scope, function.types), formulas_of(function, trials)
     for number in range(len(scope.statements)):
-        statement = StatementContext(scope, types, number, trials, function.symbolic, {}, TermNames(), {}, {})
+        statement = StatementContext(scope, types, number, trials, symbolic, {}, TermNames(), {}, {})
         _take(statement, classes)
     _take_sizes(function, classes)
     summed = _summed(function, classes, linear)

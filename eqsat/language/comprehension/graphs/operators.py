@@ -30,6 +30,8 @@ from eqsat.language.terms.dims import evaluate as size_of
 
 #: The largest sizes that are drawn, of which a function may not accept small ones, and how often each of them.
 _LARGEST, _DRAWS = (5, 9, 16, 40, 200), 24
+#: The integer scalars that are drawn.
+_SCALARS = (1, 1, 1, 2, 2, 3, 0, -1)
 #: The texts that operators were declared from, by the names of these.
 _TEXTS: dict[str, str] = {}
 #: Those of functions that others were put together to, by the same names.
@@ -135,8 +137,12 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
     # Of one type of floats, operands may be of any.
     several = len({dtype for dtype in types.values() if dtype.is_float}) > 1
     linear: Sequence[int] = ()
-    if any(map(iskeyword, function.needs)):
-        laws: tuple[str, ...] = ()  # which could not name them
+    laws: tuple[str, ...] = ()
+    sample: Any = _sampler(function, operands)
+    if sample(Random(0), [None] * len(operands), {}) is None:
+        sample = None  # nothing to look at laws on
+    elif any(map(iskeyword, function.needs)):
+        pass  # laws could not name them
     elif law is None:
         linear = [place for place, one in enumerate(operands) if is_linear(scope, types, one)]
         laws = (*definition_laws(name, function, sum_of_products), *order_laws(name, function))
@@ -149,11 +155,11 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
         operands=(len(operands), len(names)),
         attrs=dict.fromkeys(function.needs, REQUIRED),
         flops=flops,
-        sample=_sampler(function, operands),
+        sample=sample,
         multilinear=linear if len(function.results) == 1 else (),
         dtypes={place: types[one].value for place, one in enumerate(names) if several or not types[one].is_float},
         partial=_may_leave_numbers(function),
-        index=index_form(function, linear) if law is None else "",
+        index=index_form(function, linear) if law is None and sample is not None else "",
         laws=laws,
     )(reference)
 
@@ -213,7 +219,7 @@ def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:
                 for extent, dim in zip(extents, shape or (), strict=False):
                     if isinstance(extent, str) and isinstance(dim, int):
                         sizes[extent] = dim
-            scalars = {one: attrs[one] if one in attrs else rng.randint(1, 2) for one in function.needs}
+            scalars = {one: attrs[one] if one in attrs else rng.choice(_SCALARS) for one in function.needs}
             shapes: list[Shape] = [
                 tuple(sizes[e] if isinstance(e, str) else e for e in parameters[one].extents) for one in operands
             ]

@@ -299,6 +299,11 @@ LARGE = {
         "def f(float(N,C,H) x, float(O,C,K) k) -> (y) { y(n,o,h) +=! x(n,c,h+j) * k(o,c,j) }",
         ((1, 2, 6), (2, 2, 0)),
     ),
+    "as many windows as a scalar says, none": (
+        "def f(int s, float(N) x) -> (y) { y(i) +=! x(i+a) / s where a in 0:s }",
+        (0, (9,)),
+    ),
+    "windows of nothing, moved": ("def f(float(N) x, float(K) w) -> (y) { y(i) +=! x(i+k) * w(k) * k }", ((6,), (0,))),
     "rows that a statement defines": (
         "def f(float(N,M) x) -> (float(N,M) y) { y(i,j) = 0  y(i,j) = x(i-1,j) where i in 1:N }",
         ((4, 3),),
@@ -332,6 +337,12 @@ LARGE = {
     "indices that wrap": (
         "def f(int(N) x) -> (y) { y(i) = i*1000000000 > 0 ? x(i) : 0 where i in 0:N }",
         (np.arange(1, 6, dtype=np.int32),),
+    ),
+    "a scalar that may be 0 alone": ("def f(int s, float(N) x) -> (y) { y(i) = x(i-s) where i in s:N }", (0, (6,))),
+    "sizes that are seldom drawn": ("def f(float(N) x) -> (y) { y(i) = x(i) where i in 0:N*(N/300) }", ((300,),)),
+    "a range that a scalar cuts": (
+        "def f(int s, float(N) x, float(K) w) -> (y) { y(i) +=! x(s*i+k) * w(k) where i in 0:3 }",
+        (2, (7,), (6,)),
     ),
     "a scalar that is called xp": ("def f(int xp, float(N) x) -> (y) { y(i) = x(i) * xp }", (3, (4,))),
     "a scalar with the name of a keyword": ("def f(int lambda, float(N) x) -> (y) { y(i) = x(i) * lambda }", (3, (4,))),
