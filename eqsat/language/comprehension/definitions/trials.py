@@ -9,6 +9,7 @@ from random import Random
 from eqsat.errors import EqsatError
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.comprehension.meaning.element_types import UNSIGNED
 from eqsat.language.terms import Dim
 from eqsat.language.terms.dims import Atom, evaluate
 
@@ -32,6 +33,8 @@ def trials_of(function: TensorFunction) -> tuple[SizeTrial, ...]:
     for _ in range(_DRAWS):
         sizes = {size: rng.randint(1, rng.choice(_LARGEST)) for size in function.scope.sizes}
         scalars = {name: rng.choice(_SCALARS) for name in function.needs}
+        if any(function.types[name] in UNSIGNED and value < 0 for name, value in scalars.items()):
+            continue
         shapes = {
             one.name: tuple(sizes[extent] if isinstance(extent, str) else extent for extent in one.extents)
             for one in parameters

@@ -19,7 +19,7 @@ from eqsat.language.comprehension.graphs.linearity import is_linear
 from eqsat.language.comprehension.graphs.orders import order_laws
 from eqsat.language.comprehension.graphs.products import ProductSum, einsum_of
 from eqsat.language.comprehension.graphs.reference import compute
-from eqsat.language.comprehension.meaning.element_types import NAMED
+from eqsat.language.comprehension.meaning.element_types import NAMED, UNSIGNED
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.text.parser import parse
 from eqsat.language.comprehension.text.syntax import Applied, Binary, walk
@@ -220,6 +220,8 @@ def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:
                     if isinstance(extent, str) and isinstance(dim, int):
                         sizes[extent] = dim
             scalars = {one: attrs[one] if one in attrs else rng.choice(_SCALARS) for one in function.needs}
+            if any(function.types[one] in UNSIGNED and value < 0 for one, value in scalars.items()):
+                continue
             shapes: list[Shape] = [
                 tuple(sizes[e] if isinstance(e, str) else e for e in parameters[one].extents) for one in operands
             ]

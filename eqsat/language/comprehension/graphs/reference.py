@@ -123,6 +123,10 @@ class _Interpreted:
                 return value
             if np.ndim(value):
                 return self.xp.cast(value, dtype)
+            value = np.asarray(value).item()
+            floats = {one for one in self.element_types.tensors.values() if not isinstance(one, str) and one.is_float}
+            if dtype.is_float and len(floats) > 1:
+                value = float(np.asarray(value).astype(dtype.numpy))  # a literal is rounded to what it meets
             return self.xp.number(value, self.like) if dtype.is_float else np.asarray(value).astype(dtype.numpy)
         value = self.value(expression, mask)
         if given == wanted or isinstance(wanted, str):

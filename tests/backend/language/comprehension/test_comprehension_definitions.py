@@ -350,6 +350,15 @@ LARGE = {
         "def f(bool(N) x) -> (y) { y(i) = x(i) ? 1.5 : 0 }",
         (np.array([True, False, True]),),
     ),
+    "a number by a condition on numbers": (
+        "def f(float(N) x) -> (y) { y(i) = x(i) + 7 / 2.0 + (1 < 2 ? 3 : 4) + -3 / 2 + 5 % 3 }",
+        ((5,),),
+    ),
+    "a literal of a narrow type": (
+        "def f(half(N) x) -> (double(N) y) { y(i) = x(i) * x(i) * 1.1 }",
+        (np.array([0.5, 3, 1.25], np.float16),),
+    ),
+    "a scalar without a sign": ("def f(uint8 s, float(N) x) -> (y) { y(i) = x(i) * s }", (3, (4,))),
     "a logarithm": ("def f(float(N) x) -> (y) { y(i) = log(x(i) * x(i) + 1) + sqrt(fabs(x(i))) }", ((5,),)),
 }
 
