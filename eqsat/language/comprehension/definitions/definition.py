@@ -16,7 +16,7 @@ from eqsat.language.comprehension.definitions.windows import convolution, pooled
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.meaning.constants import literal
 from eqsat.language.comprehension.meaning.typed import ElementTypes
-from eqsat.language.comprehension.text.syntax import Binary, Conditional, Expression
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Conditional, Expression, walk
 from eqsat.language.terms import Dim, DType, Sym
 
 _REDUCED = {"+": "reduce_sum", "*": "reduce_prod", "max": "reduce_max", "min": "reduce_min"}
@@ -244,6 +244,8 @@ class _Definer:
         if read & {*statement.one.reduced}:
             return None
         scales = [one for one in factors if not {*indices_of(statement, one)} & {*statement.one.reduced}]
+        if self.exact and any(isinstance(part, Applied) for one in scales for part in walk(one)):
+            return None  # an infinity before a sum is not one in each of its terms
         summed = [one for one in factors if one not in scales]
         made = self.summed(statement, values, summed, dtype)
         if made is None:

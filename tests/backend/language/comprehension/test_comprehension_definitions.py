@@ -15,6 +15,7 @@ from eqsat.language.terms import Graph
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.rewrites.rules.derive import stated_laws
+from eqsat.rewrites.rules.loader import EvidenceWarning
 from eqsat.runtime.backend import execute
 from tests.support.comprehensions.comprehension_cases import Right, check_equal
 from tests.support.comprehensions.comprehension_corpus import RIGHT
@@ -359,6 +360,10 @@ LARGE = {
         (np.array([0.5, 3, 1.25], np.float16),),
     ),
     "a scalar without a sign": ("def f(uint8 s, float(N) x) -> (y) { y(i) = x(i) * s }", (3, (4,))),
+    "a factor that is the same in a sum": (
+        "def f(float(A,B) u, float(B,A) v) -> (y) { y(a) +=! u(a,b)*v(b,a)*u(a,0) }",
+        ((2, 3), (3, 2)),
+    ),
     "a logarithm": ("def f(float(N) x) -> (y) { y(i) = log(x(i) * x(i) + 1) + sqrt(fabs(x(i))) }", ((5,),)),
 }
 
@@ -370,6 +375,14 @@ def test_what_small_sizes_do_not_show_is_told_from_formulas(text, given):
         results = execute(made, feeds, "numpy")["y"]
         assert (results.dtype, results.shape) == (expected.dtype, expected.shape)
         np.testing.assert_allclose(results, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_function_whose_laws_cannot_be_looked_at_takes_part_without_them():
+    """Its scalar has the name of an attribute that samples of rules give a value of their own."""
+    graph, feeds, expected = graph_with("def f(int dtype, float(N) x) -> (y) { y(i) = x(i) * dtype }", (3, (4,)))
+    with pytest.warns(EvidenceWarning, match="laws of 'f' could not be settled"):
+        result = eqsat.optimize(graph, measure=False)
+    np.testing.assert_allclose(execute(result.graph, feeds, "numpy")["y"], expected)
 
 
 def test_sizes_that_are_numbers_are_known_where_a_function_is_written_out():
