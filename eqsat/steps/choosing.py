@@ -37,7 +37,7 @@ from eqsat.system.deadline import Deadline, TimeUp, check
 
 #: The share of what is left of a call that choosing may take, and that of a choice which another one follows.
 _EXTRACT, _BEGIN = 0.5, 0.1
-#: The share of what is left then for the choice without operators of ONNX Runtime's own.
+#: The share of what is left then for a choice that goes without something.
 _PORTABLE = 0.25
 #: Seconds that the backtracking search may take for the report, and its share of what is left.
 _BASELINE_SECONDS, _BASELINE_SHARE = 1.0, 0.05
@@ -152,10 +152,10 @@ class Chooser:
         # By cost alone it would never be kept.
         timed = self.settings.options.measure
         if timed and self.settings.contrib and any(fused.may_be_written(c.graph) for c in candidates[1:]):
-            candidates += self._portable_in_time()
+            candidates += self._portable_beside()
         if timed and any(is_composition(node.op) for one in candidates[1:] for node in one.graph.nodes):
             # The costs of what a program puts into groups by itself are sums of estimates.
-            candidates += self._apart_in_time()
+            candidates += self._beside("apart", replace(self, apart=True), "functions that were put together")
         whole = {name: one for name, solution in solutions.items() if (one := finalists.whole(solution)) is not None}
         return Chosen(extraction, whole[extractor], baselines_beside(extractor, whole), candidates)
 
@@ -187,34 +187,22 @@ class Chooser:
             return []
         return self.finalists(extraction, {"earlier": solution})[1:]
 
-    def _portable_in_time(self) -> list[Candidate]:
-        """The choice without operators of ONNX Runtime's own, where it does not take the time to make one ready."""
-        with self.deadline:
-            try:
-                return self._portable()
-            except TimeUp as late:
-                self.log.skipped.append(f"nothing was chosen without ONNX Runtime's own operators: {late}")
-                return []
-
-    def _portable(self) -> list[Candidate]:
+    def _portable_beside(self) -> list[Candidate]:
         """The choice without operators of ONNX Runtime's own, to be measured beside: they may be slower."""
-        check(0)
-        plain = replace(self, settings=replace(self.settings, contrib=False), until=self.deadline)
-        without = plain.problem()
-        solution = plain.solved(without, self.settings.options.extractor, [], _PORTABLE)
-        return plain.finalists(without, {"portable": solution})[1:]
+        plain = replace(self, settings=replace(self.settings, contrib=False))
+        return self._beside("portable", plain, "ONNX Runtime's own operators")
 
-    def _apart_in_time(self) -> list[Candidate]:
-        """The choice without functions that others were put together to, where there is time for it."""
+    def _beside(self, name: str, other: Chooser, without: str) -> list[Candidate]:
+        """The choice of another chooser, which goes without something, where it does not take the time for trials."""
         with self.deadline:
             try:
                 check(0)
-                plain = replace(self, apart=True, until=self.deadline)
-                without = plain.problem()
-                solution = plain.solved(without, self.settings.options.extractor, [], _PORTABLE)
-                return plain.finalists(without, {"apart": solution})[1:]
+                other = replace(other, until=self.deadline)
+                problem = other.problem()
+                solution = other.solved(problem, self.settings.options.extractor, [], _PORTABLE)
+                return other.finalists(problem, {name: solution})[1:]
             except TimeUp as late:
-                self.log.skipped.append(f"nothing was chosen without functions that were put together: {late}")
+                self.log.skipped.append(f"nothing was chosen without {without}: {late}")
                 return []
 
     def solved(

@@ -332,7 +332,7 @@ class OperatorPrices:
         if self._written_out is not None and declared is not None and not declared.is_shipped:
             graph = None if key.text in self.measured else self._written_out(op, attrs, operands, results)
             if graph is not None:
-                return cost_written(self, graph, const)
+                return cost_written(self.node, graph, const)
         work = self._work(op, key, results, way)
         error = 0.0 if way is None else rounding_error(op, way)
         entry = self.measured.get(key.text) if self.measured and key.is_measurable else None

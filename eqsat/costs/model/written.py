@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 from eqsat.costs.model.cost import Cost, added
 from eqsat.language.terms import Graph, TensorType
@@ -14,27 +14,12 @@ Types: TypeAlias = Sequence[TensorType | None]
 WrittenOut: TypeAlias = Callable[[str, Mapping[str, Any], Types, Types], Graph | None]
 
 
-class NodePrices(Protocol):
-    """The prices of single operators."""
-
-    def node(
-        self,
-        op: str,
-        attrs: Mapping[str, Any],
-        operand_types: Types,
-        result_types: Types,
-        const_operands: Sequence[bool],
-        /,
-    ) -> Cost:
-        """The cost of one operator."""
-
-
 #: How much more an operator costs than what it is written as: of equals the operators themselves are chosen.
 _BESIDE = 1e-6
 
 
-def cost_written(model: NodePrices, graph: Graph, const: Sequence[bool]) -> Cost:
-    """The cost of the operators that one is written as; of its inputs those that are `const` are known before."""
+def cost_written(price: Callable[..., Cost], graph: Graph, const: Sequence[bool]) -> Cost:
+    """The cost of what an operator is written as, each at its `price`; inputs that are `const` are known before."""
     known = {name for name, is_known in zip(graph.inputs, const, strict=True) if is_known}
     costs: list[Cost] = []
     for node in graph.nodes:
@@ -45,6 +30,6 @@ def cost_written(model: NodePrices, graph: Graph, const: Sequence[bool]) -> Cost
             continue
         found = [graph.type(name) for name in (*given, *node.outputs)]
         types = [one if isinstance(one, TensorType) else None for one in found]
-        costs.append(model.node(node.op, node.attrs, types[: len(given)], types[len(given) :], flags))
+        costs.append(price(node.op, node.attrs, types[: len(given)], types[len(given) :], flags))
     total = added(costs)
     return replace(total, seconds=total.seconds * (1 + _BESIDE))

@@ -45,7 +45,8 @@ from eqsat.language.terms.dims import evaluate as size_of
 MOST_POINTS = 1 << 22
 #: The types whose sums and functions are formed in float32.
 _NARROW = (DType.FLOAT16, DType.BFLOAT16)
-_COMPUTE: Mapping[str, Callable[[Any, Any], Any]] = {
+#: Operations of two numbers that are those of NumPy.
+COMPUTED: Mapping[str, Callable[[Any, Any], Any]] = {
     "+": np.add,
     "-": np.subtract,
     "*": np.multiply,
@@ -259,8 +260,8 @@ class _Box:
         operator, joined = expression.operator, _joined(type_a, type_b)
         a, b = _cast(a, type_a, joined), _cast(b, type_b, joined)
         with np.errstate(all="ignore"):
-            if operator in _COMPUTE:
-                made = _COMPUTE[operator](a, b)
+            if operator in COMPUTED:
+                made = COMPUTED[operator](a, b)
                 compared = operator not in ("+", "-", "*")
                 return made, DType.BOOL if compared else joined
             if is_float(joined):

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import GraphError
+from eqsat.errors import BoundsError, DeclarationError, GraphError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.arithmetic.reals import Reals
 from eqsat.language.arithmetic.residues import Residues
@@ -152,9 +152,10 @@ def check(rule: Rule, effort: Effort = Effort(), seed: int = 0) -> Evidence:
         counts |= {"ranks": sizes.rank, "every_rank": sizes.every_rank, "open": sizes.open}
     for bindings in beyond(rule, *seeds, seed, effort.turned) if effort.turned else ():
         instance = build(rule, bindings)
-        if isinstance(instance, Instance) and refuses(instance.left, bindings):
+        try:
+            refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
+        except BoundsError:
             continue
-        refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
         counts["numeric"] += 1
         if refuting is not None or isinstance(instance, Mismatch):
             return evidence("refuted", **counts, detail=str(refuting))
@@ -210,12 +211,13 @@ def _drawn(
         if len(instances) >= effort.numeric:
             break
         instance = build(rule, bindings)
-        if isinstance(instance, Instance) and refuses(instance.left, bindings):
+        try:
+            refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
+        except BoundsError:  # elements that the left side does not take
             refused += 1
             if refused > _REFUSED * effort.numeric:
                 break
             continue
-        refuting = instance if isinstance(instance, Mismatch) else numeric_mismatch(instance)
         if refuting is None and len(instances) < effort.extremes:
             refuting = extreme_mismatch(rule, bindings)
         if refuting is not None or isinstance(instance, Mismatch):
@@ -235,8 +237,10 @@ def size_mismatch(rule: Rule, sizes: SizesProof, seed: int = 0) -> Mismatch | No
             filler.fill(operand, sizes.instance, rng)
         if typed_left(rule, sizes.instance) is None or rule.refused(sizes.instance) is not None:
             continue
-        is_one = is_defined(rule, sizes.instance) and not refuses(left_terms(rule, sizes.instance), sizes.instance)
-        found = mismatch(rule, sizes.instance) if is_one else None
+        try:
+            found = mismatch(rule, sizes.instance) if is_defined(rule, sizes.instance) else None
+        except BoundsError:
+            continue
         if found is not None:
             return found
     return None
@@ -275,7 +279,7 @@ def mismatch(rule: Rule, bindings: Bindings) -> Mismatch | None:
 
 
 def numeric_mismatch(instance: Instance) -> Mismatch | None:
-    """The difference of the two sides in float64, None where there is none."""
+    """The difference of the two sides in float64, None where there is none; BoundsError where the left one has none."""
     interpretation = Floats(wide=True)
     arrays = arrays_of(instance.bindings, interpretation)
     sides = []
@@ -283,6 +287,10 @@ def numeric_mismatch(instance: Instance) -> Mismatch | None:
         try:
             with np.errstate(all="ignore"):
                 sides.append(values(side, interpretation, arrays))
+        except BoundsError as error:
+            if name == "left":
+                raise
+            return Mismatch(f"the right side passes bounds: {error.what}", instance.bindings)
         except (ArithmeticError, IndexError, TypeError, ValueError) as error:  # a shape rule that promised too much
             return Mismatch(f"the {name} side types but cannot be computed: {error}", instance.bindings)
     reason = difference(*sides)
@@ -306,16 +314,18 @@ def symbolic_verdict(instance: Instance, steps: int) -> str:
 
     An operator that is declared elsewhere may compute what terms do not follow: that is unknown, for a reason.
     """
+    from z3 import Z3Exception
+
     interpretation = Reals()
     arrays = {id(o): _symbols(o, interpretation) for o in operands(instance.bindings)}
     declared = any(not spec(one.op).is_shipped for one in distinct(instance.left) if isinstance(one, Term))
     try:
         left = values(instance.left, interpretation, arrays)
         right = values(instance.right, interpretation, arrays)
-    except Exception as error:
+    except (AttributeError, DeclarationError, TypeError, ValueError, Z3Exception) as error:
         if not declared:
             raise
-        return f"unknown, as terms do not follow: {error}"
+        return f"unknown, as terms do not follow: {type(error).__name__}: {error}"
     for a, b in zip(left, right, strict=True):
         for x, y in zip(a.ravel(), b.ravel(), strict=True):
             verdict = interpretation.settle(x, y, steps)

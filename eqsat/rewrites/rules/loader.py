@@ -169,14 +169,16 @@ def _declared(name: str, reference: Reference) -> tuple[Rule, ...]:
     known = recalled(implied)
     fresh = []
     proved = []
+    reasons: list[str] = []
     for rule in implied:
         evidence = known.get(rule.name)
         if evidence is None:
             try:
                 evidence = check(rule, efforts[rule.origin])
-            except DeclarationError:
+            except DeclarationError as error:
                 if not is_derived:
                     raise
+                reasons.append(f"{rule.name}: {error.what}")
                 continue
             fresh.append(evidence)
         if evidence.verdict == "refuted" and not is_derived:
@@ -189,11 +191,17 @@ def _declared(name: str, reference: Reference) -> tuple[Rule, ...]:
             )
         if evidence.verdict == "proved":
             proved.append(rule)
+        else:
+            reasons.append(f"{rule.name}: {evidence.verdict}, {evidence.detail}")
     remember(fresh)
     if len(proved) < len(implied):
         usable = set(proved)
         missing = [r.name for r in implied if r not in usable]
-        _warn(missing, f"of {len(implied)} laws of {name!r} could not be settled and are left out", "")
+        _warn(
+            missing,
+            f"of {len(implied)} laws of {name!r} could not be settled and are left out",
+            next(iter(reasons), ""),
+        )
     return tuple(proved)
 
 

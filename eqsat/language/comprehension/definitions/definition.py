@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from eqsat.language.comprehension.definitions.elements import indices_of
-from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, common_axes, tuple_of
+from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, tuple_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext, TermNames
 from eqsat.language.comprehension.definitions.trials import SizeTrial, formulas_of, size_text, trials_of
 from eqsat.language.comprehension.definitions.values import ValueTerms
 from eqsat.language.comprehension.definitions.windows import convolution, pooled
 from eqsat.language.comprehension.functions import TensorFunction
-from eqsat.language.comprehension.meaning.constants import literal
+from eqsat.language.comprehension.graphs.products import ProductSum
+from eqsat.language.comprehension.meaning.constants import constant
 from eqsat.language.comprehension.meaning.typed import ElementTypes
 from eqsat.language.comprehension.text.syntax import Applied, Binary, Conditional, Expression, walk
 from eqsat.language.terms import Dim, DType, Sym
@@ -130,7 +132,7 @@ class _Definer:
         made = self.value(statement, values)
         if not one.statement.is_definition:
             before = statement.held(target).renamed(lambda axis: one.indices[int(axis)])
-            made = values.together(_UPDATED[one.statement.reduction], [before, made])
+            made = statement.together(_UPDATED[one.statement.reduction], [before, made])
         made = self.within(statement, made)
         self.parts[target] = AxedTerm(self.shared(statement, made.text), made.axes)
 
@@ -180,10 +182,10 @@ class _Definer:
         if not inside:
             return made
         before = self.parts.get(target) or ValueTerms(statement, self.exact).number(0, dtype[target])
-        here = inside[0]
+        here, axes = inside[0], [*place.values()]
         for more in inside[1:]:
-            here = _along(statement, "and_({}, {})", [here, more])
-        return _along(statement, "where({}, {}, {})", [here, made, before])
+            here = statement.together("and_({}, {})", [here, more], axes)
+        return statement.together("where({}, {}, {})", [here, made, before], axes)
 
     def is_whole(self, statement: StatementContext, axis: int, index: str, sizes: Sequence[int]) -> bool:
         """True where an index walks the whole of an axis of the target."""
@@ -251,9 +253,9 @@ class _Definer:
         if made is None:
             return None
         for scale in scales:
-            made = values.together("mul({}, {})", [made, values.of(scale, dtype)])
+            made = statement.together("mul({}, {})", [made, values.of(scale, dtype)])
         for divisor in divisors:
-            made = values.together("div({}, {})", [made, values.of(divisor, dtype)])
+            made = statement.together("div({}, {})", [made, values.of(divisor, dtype)])
         return made
 
     def summed(
@@ -277,11 +279,9 @@ class _Definer:
         read = dict.fromkeys(index for part in tensors for index in part.axes)
         if not {*statement.one.reduced} <= {*read} or len(read) > len(string.ascii_letters):
             return None
-        letters = dict(zip(read, string.ascii_letters, strict=False))
         result = tuple(index for index in statement.one.indices if index in read)
-        terms = ["".join(letters[index] for index in part.axes) for part in tensors]
-        equation = f"{','.join(terms)}->{''.join(letters[index] for index in result)}"
-        return AxedTerm(f'einsum({", ".join(part.text for part in tensors)}, equation="{equation}")', result)
+        summed = ProductSum(tuple(one.text for one in tensors), tuple(one.axes for one in tensors), result)
+        return AxedTerm(summed.einsum, result)
 
 
 def _factors(values: ValueTerms, value: Expression, exact: bool) -> tuple[list[Expression], list[Expression]]:
@@ -299,17 +299,10 @@ def _factors(values: ValueTerms, value: Expression, exact: bool) -> tuple[list[E
         case Binary(operator="/", left=left, right=right):
             factors, divisors = _factors(values, left, exact)
             return factors, [*divisors, right]
-        case Conditional(condition=condition, yes=Binary(operator="*") as yes, no=no) if literal(no) == 0 and not exact:
+        case Conditional(yes=Binary(operator="*") as yes, no=no) if constant(no) == 0 and not exact:
             factors, divisors = _factors(values, yes, exact)
-            return [Conditional(condition, factors[0], no), *factors[1:]], divisors
+            return [Conditional(value.condition, factors[0], no), *factors[1:]], divisors
     return [value], []
-
-
-def _along(statement: StatementContext, pattern: str, parts: Sequence[AxedTerm]) -> AxedTerm:
-    """An operator on terms along the axes of a target, by their numbers."""
-    axes = common_axes(parts, [str(axis) for axis in range(len(statement.one.indices))])
-    laid = [part if part.fits(axes) else statement.shared(part).laid_along(axes) for part in parts]
-    return AxedTerm(pattern.format(*(part.text for part in laid)), axes)
 
 
 def spread(statement: StatementContext, part: AxedTerm, order: Sequence[str]) -> AxedTerm:
@@ -335,6 +328,4 @@ def _used(text: str, names: Mapping[str, str]) -> list[str]:
 
 
 def _mentions(text: str, name: str) -> bool:
-    import re
-
     return re.search(rf"\b{name}\b", text) is not None

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, common_axes
+from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm
 from eqsat.language.comprehension.definitions.points import ReadGuard, points_of
 from eqsat.language.comprehension.definitions.sources import AffineSubscript, TensorRead, is_plain, read, subscript_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext
@@ -83,9 +83,7 @@ def _gathered_at_once(
             continue
         statement.require(f"{plain.extent(axis)} > 0")
         width = f"fill(shape=(), value={plain.extent(axis)}, dtype='int64')"
-        axes = common_axes([total, places], statement.one.every_index)
-        text = f"add(mul({statement.laid(total, axes).text}, {width}), {statement.laid(places, axes).text})"
-        total = AxedTerm(text, axes)
+        total = statement.together(f"add(mul({{}}, {width}), {{}})", [total, places])
     assert total is not None
     total = statement.bare(total)
     count = " * ".join(plain.extent(axis) for axis in plain.axes)

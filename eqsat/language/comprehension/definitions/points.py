@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.comprehension.definitions.statement import StatementContext
+from eqsat.language.comprehension.evaluation import COMPUTED
 from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
@@ -21,26 +23,13 @@ from eqsat.language.comprehension.text.syntax import (
     Unary,
 )
 
-
-def _quotient(a: Any, b: Any) -> Any:
-    """The quotient of integers, rounded to zero."""
-    divisor = np.where(np.equal(b, 0), 1, b)
-    return np.sign(a) * np.sign(divisor) * (np.abs(a) // np.abs(divisor))
-
-
-_COMPUTED: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
+#: The arithmetic of integers.
+_INTEGERS = FloatNamespace()
+_OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
     {
-        "+": np.add,
-        "-": np.subtract,
-        "*": np.multiply,
-        "/": _quotient,
+        **COMPUTED,
+        "/": lambda a, b: _INTEGERS.divide(a, np.where(np.equal(b, 0), 1, b)),
         "%": lambda a, b: np.fmod(a, np.where(np.equal(b, 0), 1, b)),
-        "<": np.less,
-        "<=": np.less_equal,
-        ">": np.greater,
-        ">=": np.greater_equal,
-        "==": np.equal,
-        "!=": np.not_equal,
         "&&": np.logical_and,
         "||": np.logical_or,
         "min": np.minimum,
@@ -98,7 +87,7 @@ def points_of(statement: StatementContext, expression: Expression, number: int) 
 
 def _joined(statement: StatementContext, operator: str, left: Expression, right: Expression, number: int) -> Any:
     a, b = points_of(statement, left, number), points_of(statement, right, number)
-    return None if a is None or b is None else _COMPUTED[operator](a, b)
+    return None if a is None or b is None else _OPERATIONS[operator](a, b)
 
 
 def _named(statement: StatementContext, name: str, number: int) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, tuple_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext
 from eqsat.language.comprehension.extents.affine import Affine, affine
-from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression
+from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression, walk
 from eqsat.language.terms import Dim
 
 #: One number a trial.
@@ -75,7 +75,10 @@ def subscript_of(statement: StatementContext, tensor: str, axis: int, expression
     extents = tuple(one for one in sizes if isinstance(one, int))
     symbolic = statement.symbolic
     if symbolic is None:
-        return AffineSubscript(kept, extents, None)
+        # Of a quotient of sizes, trials show small ones alone.
+        apart = any(isinstance(part, Binary) and part.operator in ("/", "%") for part in walk(expression))
+        chosen = any(isinstance(part, Applied) for part in walk(expression))
+        return None if apart or chosen else AffineSubscript(kept, extents, None)
     return AffineSubscript(kept, extents, affine(expression, symbolic.known), symbolic.shapes[tensor][axis])
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from eqsat.language.comprehension.definitions.parts import AxedTerm
+from eqsat.language.comprehension.definitions.parts import AxedTerm, common_axes
 from eqsat.language.comprehension.definitions.trials import SizeTrial, size_text
 from eqsat.language.comprehension.extents.affine import Range
 from eqsat.language.comprehension.extents.ranges import Inferred
@@ -83,6 +83,11 @@ class StatementContext:
         """A part along axes of which it may lack some; they broadcast."""
         return part if part.fits(axes) else self.shared(part).laid_along(axes, self.counts)
 
+    def together(self, pattern: str, parts: Sequence[AxedTerm], order: Sequence[str] = ()) -> AxedTerm:
+        """An operator on parts that broadcast, whose terms the pattern takes; `order` is of other axes than indices."""
+        axes = common_axes(parts, order or self.one.every_index)
+        return AxedTerm(pattern.format(*(self.laid(part, axes).text for part in parts)), axes)
+
     def bare(self, part: AxedTerm) -> AxedTerm:
         """A part without axes of one element."""
         return part if part.axes == part.named else self.shared(part).reshaped(part.named, self.counts)
@@ -136,11 +141,8 @@ class StatementContext:
     def count_text(self, index: str) -> str:
         """The number of values of an index, as an expression."""
         found = self.symbolic_range(index)
+        if found is None and index in self.one.ranges and index not in self.plain_ranges:
+            raise NoDefinition("a range that integer scalars decide")
         counts = [high - low for low, high in self.ranges(index)]
         text = self.text_of(counts, None if found is None else found[1] - found[0])
         return f"({text})" if " " in text else text
-
-    def box(self, number: int) -> tuple[int, ...]:
-        """The numbers of values of all indices in one trial."""
-        ranges = [self.ranges(index)[number] for index in self.one.every_index]
-        return tuple(high - low for low, high in ranges)

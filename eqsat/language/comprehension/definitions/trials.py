@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from random import Random
 
-from eqsat.errors import EqsatError
+from eqsat.errors import BoundsError, RangeError, ShapeError
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.meaning.element_types import UNSIGNED
@@ -26,6 +27,7 @@ class SizeTrial:
     inferred: Inferred
 
 
+@lru_cache(maxsize=64)
 def trials_of(function: TensorFunction) -> tuple[SizeTrial, ...]:
     """Trials at sizes that the function takes; none where few are found."""
     rng, kept = Random(0), list[SizeTrial]()
@@ -41,8 +43,8 @@ def trials_of(function: TensorFunction) -> tuple[SizeTrial, ...]:
         }
         try:
             inferred = function.inferred(shapes, scalars)
-        except EqsatError:
-            continue
+        except (BoundsError, RangeError, ShapeError):
+            continue  # sizes that the function does not take
         if all(low < high for ranges in inferred.ranges for low, high in _numbers(ranges)):
             kept.append(SizeTrial(scalars, inferred))
         if len(kept) == _KEPT:

@@ -8,12 +8,12 @@ from types import MappingProxyType
 from typing import Any
 
 from eqsat.language.comprehension.definitions.elements import element
-from eqsat.language.comprehension.definitions.parts import AxedTerm, common_axes
+from eqsat.language.comprehension.definitions.parts import AxedTerm
 from eqsat.language.comprehension.definitions.points import ReadGuard
 from eqsat.language.comprehension.definitions.sources import TensorRead, padded_source, read, source_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext
 from eqsat.language.comprehension.meaning import mathematics
-from eqsat.language.comprehension.meaning.constants import constant, literal
+from eqsat.language.comprehension.meaning.constants import constant
 from eqsat.language.comprehension.meaning.element_types import (
     NAMED,
     UNSIGNED,
@@ -28,7 +28,6 @@ from eqsat.language.comprehension.text.syntax import (
     Conditional,
     Expression,
     Name,
-    Number,
     Truth,
     Unary,
 )
@@ -97,25 +96,20 @@ class ValueTerms:
     def of(self, expression: Expression, dtype: DType, guard: ReadGuard | None = None) -> AxedTerm:
         """An expression in an element type, read under a guard."""
         guard = ReadGuard.none(self.statement) if guard is None else guard
-        statement = self.statement
+        statement, number = self.statement, constant(expression)
+        if number is not None:
+            return self.number(number, dtype)
         match expression:
-            case Number(value=number):
-                return self.number(number, dtype)
-            case Unary(operator="-", operand=Number(value=number)):
-                return self.number(-number, dtype)
             case Name(name=name) if name in statement.sizes and name not in statement.one.every_index:
                 statement.require(f"{statement.sizes[name]} >= -{2**31}")  # known: a name is no number
                 return AxedTerm(f"fill(shape=(), value={statement.sizes[name]}, dtype={statement.dtype(dtype)})")
             case Name(name=name) if name in statement.one.every_index and not dtype.is_float:
                 return self._index(name, dtype)
         given = self.type(expression)
+        if isinstance(given, str) and isinstance(expression, Conditional):
+            return self._conditional(expression, guard, dtype)
         if isinstance(given, str):
-            number = constant(expression)
-            if isinstance(expression, Conditional):
-                return self._conditional(expression, guard, dtype)
-            if number is None:
-                raise NoDefinition("a number that a condition between numbers decides")
-            return self.number(number, dtype)
+            raise NoDefinition("a number that a condition between numbers decides")
         part = self._of(expression, guard)
         return part if given is dtype else AxedTerm(f"cast({part.text}, to={statement.dtype(dtype)})", part.axes)
 
@@ -139,16 +133,11 @@ class ValueTerms:
                 case Applied(name=name) if name in tensors and expression.arguments:
                     return source_of(self.statement, expression)
                 case Conditional(condition=condition, yes=Applied(name=name) as call, no=no) if name in tensors:
-                    border = literal(no)
-                    return None if border is None else padded_source(self.statement, call, condition, border)
+                    border = constant(no)
+                    return None if border is None else padded_source(self.statement, call, condition, float(border))
         except NoDefinition:
             pass
         return None
-
-    def together(self, pattern: str, parts: Sequence[AxedTerm]) -> AxedTerm:
-        """An operator on parts that broadcast; the pattern takes their terms."""
-        axes = common_axes(parts, self.statement.one.every_index)
-        return AxedTerm(pattern.format(*(self.statement.laid(part, axes).text for part in parts)), axes)
 
     def _of(self, expression: Expression, guard: ReadGuard) -> AxedTerm:
         match expression:
@@ -169,7 +158,7 @@ class ValueTerms:
                 return self._called(expression, guard)
             case Unary(operator="-", operand=operand) if settled(self.type(operand)) in UNSIGNED:
                 dtype = settled(self.type(operand))
-                return self.together(_BINARY["-"], [self.number(0, dtype), self.of(operand, dtype, guard)])
+                return self.statement.together(_BINARY["-"], [self.number(0, dtype), self.of(operand, dtype, guard)])
             case Unary(operator=operator, operand=operand):
                 inner = self.of(operand, settled(self.type(operand)), guard)
                 return AxedTerm(f"{'not_' if operator == '!' else 'neg'}({inner.text})", inner.axes)
@@ -183,7 +172,7 @@ class ValueTerms:
                 pair = [self.of(left, settled(joined), guard), self.of(right, settled(joined), second)]
                 if operator in ("/", "%") and not settled(joined).is_float and not guard.is_free:
                     pair[1] = self._divisor(pair[1], right, settled(joined))
-                return self.together(_BINARY[operator], pair)
+                return self.statement.together(_BINARY[operator], pair)
         raise AssertionError(expression)
 
     def _divisor(self, divisor: AxedTerm, expression: Expression, dtype: DType) -> AxedTerm:
@@ -191,8 +180,8 @@ class ValueTerms:
         if constant(expression):
             return divisor
         zero, one = self.number(0, dtype), self.number(1, dtype)
-        is_zero = self.together(_BINARY["=="], [divisor, zero])
-        return self.together("where({}, {}, {})", [is_zero, one, divisor])
+        is_zero = self.statement.together(_BINARY["=="], [divisor, zero])
+        return self.statement.together("where({}, {}, {})", [is_zero, one, divisor])
 
     def _place(self, expression: Expression, guard: ReadGuard, wide: bool) -> AxedTerm:
         """A subscript as integers that do not wrap."""
@@ -207,7 +196,7 @@ class ValueTerms:
         condition = self.of(expression.condition, DType.BOOL, guard)
         yes = self.of(expression.yes, dtype, guard.and_(self.statement, expression.condition, True))
         no = self.of(expression.no, dtype, guard.and_(self.statement, expression.condition, False))
-        return self.together("where({}, {}, {})", [condition, yes, no])
+        return self.statement.together("where({}, {}, {})", [condition, yes, no])
 
     def _index(self, name: str, dtype: DType) -> AxedTerm:
         """The values of an index."""
@@ -221,7 +210,7 @@ class ValueTerms:
         dtype = settled(self.type(call))
         given = [self.of(one, dtype, guard) for one in call.arguments]
         if call.name in mathematics.CHOOSING:
-            return self.together(f"{call.name}imum({{}}, {{}})", given)
+            return self.statement.together(f"{call.name}imum({{}}, {{}})", given)
         known = mathematics.function(call.name)
         assert known is not None
         if known.name in _UNARY:
@@ -229,17 +218,17 @@ class ValueTerms:
         if known.name == "rsqrt":
             return AxedTerm(f"div({self.number(1, dtype).text}, sqrt({given[0].text}))", given[0].axes)
         if known.name == "pow":
-            return self.together("pow({}, {})", given)
+            return self.statement.together("pow({}, {})", given)
         if known.name in ("fmax", "fmin"):
             return self._extreme(known.name, call, given)
         raise NoDefinition(f"{call.name}, which no operator computes")
 
     def _extreme(self, name: str, call: Applied, given: Sequence[AxedTerm]) -> AxedTerm:
         """The larger or the smaller of two numbers, the other one beside NaN."""
-        made = self.together(f"{name[1:]}imum({{}}, {{}})", given)
+        made = self.statement.together(f"{name[1:]}imum({{}}, {{}})", given)
         if not self.exact:
             return made
         for one, other, expression in zip(given, reversed(given), call.arguments, strict=True):
-            if literal(expression) is None:
-                made = self.together("where(isnan({}), {}, {})", [one, other, made])
+            if constant(expression) is None:
+                made = self.statement.together("where(isnan({}), {}, {})", [one, other, made])
         return made

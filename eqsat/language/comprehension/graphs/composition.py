@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from eqsat.errors import EqsatError
+from eqsat.errors import ComprehensionError
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.graphs.operators import function_of, operator_of
 from eqsat.language.comprehension.graphs.standard import function_of_node
@@ -25,6 +25,7 @@ from eqsat.language.comprehension.text.syntax import (
     Parameter,
     RangeClause,
     Returned,
+    expressions_of,
     rebuilt,
     walk,
 )
@@ -92,8 +93,8 @@ def composed(
     text = print_function(function)
     try:
         whole = TensorFunction(resolve(function, text))
-    except EqsatError:
-        return None
+    except ComprehensionError:
+        return None  # ranges that do not follow where one has no name
     # What the inner one makes is a temporary, whose type is that of its value.
     is_stated = inner.scope.function.results[0].extents is not None
     if is_stated or whole.types[within.tensor(made)] is not inner.types[made]:
@@ -131,13 +132,7 @@ def _sizes(outer: TensorFunction, operand: str, inner: TensorFunction, strict: b
 def _expressions(one: IndexEquation) -> Iterator[Expression]:
     yield one.value
     for clause in one.clauses:
-        match clause:
-            case RangeClause(low=low, high=high):
-                yield from (low, high)
-            case LetClause(value=value):
-                yield value
-            case ExistsClause(access=access):
-                yield access
+        yield from expressions_of(clause)
 
 
 @dataclass(frozen=True)

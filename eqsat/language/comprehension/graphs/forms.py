@@ -14,7 +14,7 @@ from eqsat.language.comprehension.definitions.statement import StatementContext,
 from eqsat.language.comprehension.definitions.trials import formulas_of, trials_of
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.meaning.typed import ElementTypes
-from eqsat.language.comprehension.text.syntax import Applied, Expression, Name, children, walk
+from eqsat.language.comprehension.text.syntax import Applied, Expression, Name, children, expressions_of, walk
 from eqsat.language.terms import Sym
 
 #: An axis of a tensor, by name and number.
@@ -133,14 +133,9 @@ def _values(statement: StatementContext, expression: Expression) -> Iterator[str
 def _take_sizes(function: TensorFunction, classes: _Classes) -> None:
     """Axes whose size is a number that is computed with are not walked in step: part of one has another size."""
     scope = function.scope
-    read = {name for one in scope.statements for name in _sizes(function, one.value)}
-    read |= {
-        name
-        for one in scope.statements
-        for clause in one.ranges.values()
-        for bound in (clause.low, clause.high)
-        for name in _sizes(function, bound)
-    }
+    clauses = [clause for one in scope.statements for clause in one.ranges.values()]
+    computed = [one.value for one in scope.statements] + [end for one in clauses for end in expressions_of(one)]
+    read = {*scope.sizes} & {name for expression in computed for name in _names(expression)}
     stated = [(one.name, one.extents) for one in scope.function.parameters]
     stated += [(one.name, one.extents) for one in scope.function.results if one.extents is not None]
     by_size: dict[str | int, list[Axis]] = {}
@@ -154,13 +149,6 @@ def _take_sizes(function: TensorFunction, classes: _Classes) -> None:
     symbolic = function.symbolic
     for name, dims in symbolic.shapes.items() if symbolic is not None else ():
         classes.mixed |= {(name, k) for k, dim in enumerate(dims) if isinstance(dim, Sym) and dim.names() & read}
-
-
-def _sizes(function: TensorFunction, expression: Expression) -> Iterator[str]:
-    if isinstance(expression, Name) and expression.name in function.scope.sizes:
-        yield expression.name
-    for child in children(expression):
-        yield from _sizes(function, child)
 
 
 def _summed(function: TensorFunction, classes: _Classes, linear: Collection[int]) -> Mapping[Axis, str]:
@@ -185,8 +173,7 @@ def _summed(function: TensorFunction, classes: _Classes, linear: Collection[int]
 
 
 def _names(expression: Expression) -> set[str]:
-    names = {expression.name} if isinstance(expression, Name) else set()
-    return names.union(*map(_names, children(expression)))
+    return {part.name for part in walk(expression) if isinstance(part, Name)}
 
 
 def _written(function: TensorFunction, classes: _Classes, summed: Mapping[Axis, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from eqsat.language.comprehension.definitions.definition import definition_of
 from eqsat.language.comprehension.functions import TensorFunction
@@ -19,7 +20,7 @@ def definition_laws(name: str, function: TensorFunction, whole: ProductSum | Non
     scalars = [f"{scalar}=n{place}" for place, scalar in enumerate(function.needs)]
     left = f"{name}({', '.join([*variables, *scalars])})"
     if whole is not None:
-        yield f'{left} => einsum({", ".join(variables)}, equation="{whole.equation}")'
+        yield f"{left} => {replace(whole, tensors=tuple(variables)).einsum}"
         return
     exact, finite = (definition_of(function, exact=one) for one in (True, False))
     if exact.text:

@@ -22,6 +22,11 @@ class ProductSum:
     result: tuple[str, ...]
 
     @property
+    def einsum(self) -> str:
+        """The call of einsum, in the syntax of rules, where tensors are terms."""
+        return f'einsum({", ".join(self.tensors)}, equation="{self.equation}")'
+
+    @property
     def equation(self) -> str:
         """The equation of einsum, its letters given in the order in which indices are first read."""
         letters: dict[str, str] = {}

@@ -10,16 +10,6 @@ from eqsat.language.comprehension.meaning import mathematics
 from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression, Number, Unary
 
 
-def literal(expression: Expression) -> float | None:
-    """The number that an expression states, with its sign; None of another one."""
-    match expression:
-        case Number(value=number):
-            return float(number)
-        case Unary(operator="-", operand=Number(value=number)):
-            return -float(number)
-    return None
-
-
 def constant(expression: Expression) -> Any:
     """The number that an expression of literals is, in Python's integers and floats; None of another one.
 

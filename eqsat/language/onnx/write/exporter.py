@@ -10,6 +10,8 @@ from onnx import ModelProto, NodeProto, OperatorSetIdProto, ValueInfoProto, chec
 
 from eqsat.errors import ExportModelError
 from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.comprehension.definitions.definition import definition_of
+from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.graphs.fold import FOLDED_BYTES, holds_symbols
 from eqsat.language.graphs.interpret import run_node
 from eqsat.language.onnx.files import writer
@@ -73,6 +75,14 @@ def origin_of(graph: Graph) -> OnnxOrigin:
     if isinstance(graph.origin, OnnxOrigin):
         return graph.origin
     return OnnxOrigin(ModelProto(producer_name="eqsat").SerializeToString(), DEFAULT_OPSET, _LEAST_IR)
+
+
+def _remedy(op: str) -> str:
+    """The remedy for an operator that ONNX lacks: a law, or what a comprehension has that no operator has."""
+    function = function_of(op)
+    if function is None:
+        return f'state it where {op!r} is declared: laws=["{op}(x, …) => …"]'
+    return f"write it otherwise: {definition_of(function).reason or 'its definition does not hold for these shapes'}"
 
 
 class _Export:
@@ -143,7 +153,7 @@ class _Export:
                 f"{node.describe()} has no counterpart in ONNX",
                 where=self.graph.name,
                 expected="operators with an entry in the export table, or with a law that defines them by such",
-                remedy=f'state it where {node.op!r} is declared: laws=["{node.op}(x, …) => …"]',
+                remedy=_remedy(node.op),
             )
         elif self._is_fused(node):
             FUSED[node.op].write(ExportTarget(self.out, node, inputs, outputs))

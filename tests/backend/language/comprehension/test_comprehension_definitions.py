@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import eqsat
-from eqsat.errors import BackendError
+from eqsat.errors import BackendError, ExportModelError
 from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.onnx.write.exporter import to_model
 from eqsat.language.terms import Graph
@@ -19,6 +19,7 @@ from eqsat.rewrites.rules.loader import EvidenceWarning
 from eqsat.runtime.backend import execute
 from tests.support.comprehensions.comprehension_cases import Right, check_equal
 from tests.support.comprehensions.comprehension_corpus import RIGHT
+from tests.support.comprehensions.graph_calls import graph_of_call, ordered
 
 #: The programs that no standard operators define, and why.
 UNDEFINED = {
@@ -42,25 +43,6 @@ def named(program: Right) -> str:
 GRAPHS = [program for program in RIGHT if program.function.operands]
 
 
-def graph_of(program: Right, seed: int = 3) -> tuple[Graph, dict[str, Any], list[Any], dict[str, Any]]:
-    """The graph of a program's function alone, with its inputs and the arguments that its reference takes."""
-    function = program.function
-    arguments, more = program.arguments(function, seed)
-    g = eqsat.Graph("written")
-    feeds: dict[str, Any] = {}
-    given: list[Any] = []
-    for one, value in zip(function.scope.function.parameters, arguments, strict=True):
-        if one.name in function.needs:
-            given.append(int(value))
-            continue
-        feeds[one.name] = np.asarray(value, function.types[one.name].numpy)
-        given.append(g.input(one.name, feeds[one.name].shape, function.types[one.name].value))
-    made = function(*given)
-    for number, result in enumerate(made if isinstance(made, tuple) else (made,)):
-        g.output(f"o{number}", result)
-    return g.build(), feeds, arguments, more
-
-
 def written(graph: Graph) -> Graph:
     """The graph without operators that were declared from comprehensions."""
     return expanded(graph, {node.op for node in graph.nodes})
@@ -68,20 +50,18 @@ def written(graph: Graph) -> Graph:
 
 @pytest.mark.parametrize("program", GRAPHS, ids=named)
 def test_what_a_function_is_written_as_computes_what_numpy_does(program):
-    graph, feeds, arguments, more = graph_of(program)
+    function = program.function
+    arguments, more = program.arguments(function, 3)
+    graph, feeds = graph_of_call(function, arguments)
     standard = written(graph)
     stays = {node.op for node in standard.nodes} & {node.op for node in graph.nodes}
-    assert bool(stays) == (program.function.name in UNDEFINED)
+    assert bool(stays) == (function.name in UNDEFINED)
     for backend in ("numpy", "onnxruntime") if not stays else ():
-        if backend == "onnxruntime" and program.function.name in NO_KERNELS:
+        if backend == "onnxruntime" and function.name in NO_KERNELS:
             with pytest.raises(BackendError, match="ONNX Runtime refuses the graph"):
                 execute(standard, feeds, backend)
-            continue
-        if backend == "onnxruntime" and program.function.name in PASSES_OVER_NAN:
-            continue
-        made = execute(standard, feeds, backend)
-        results = tuple(made[f"o{number}"] for number in range(len(made)))
-        check_equal(results if len(results) > 1 else results[0], program.reference(*arguments, **more))
+        elif backend == "numpy" or function.name not in PASSES_OVER_NAN:
+            check_equal(ordered(execute(standard, feeds, backend)), program.reference(*arguments, **more))
 
 
 CONV = "y(n,o,h,w) +=! x(n,c,{sh}h+{dh}kh,{sw}w+{dw}kw) * k(o,c,kh,kw)"
@@ -345,6 +325,14 @@ LARGE = {
         "def f(int s, float(N) x, float(K) w) -> (y) { y(i) +=! x(s*i+k) * w(k) where i in 0:3 }",
         (2, (7,), (6,)),
     ),
+    "a quotient beside a scalar": (
+        "def f(int s, float(N) x, float(K) w) -> (y) { y(i) +=! x(s*i + k + N/30) * w(k) }",
+        (2, (40,), (3,)),
+    ),
+    "a range of a quotient beside a scalar": (
+        "def f(int s, float(N) x) -> (y) { y(i) = x(s*i) + x(i) where i in 0:N/30+3 }",
+        (2, (70,)),
+    ),
     "a scalar that is called xp": ("def f(int xp, float(N) x) -> (y) { y(i) = x(i) * xp }", (3, (4,))),
     "a scalar with the name of a keyword": ("def f(int lambda, float(N) x) -> (y) { y(i) = x(i) * lambda }", (3, (4,))),
     "numbers by a condition": (
@@ -375,6 +363,25 @@ def test_what_small_sizes_do_not_show_is_told_from_formulas(text, given):
         results = execute(made, feeds, "numpy")["y"]
         assert (results.dtype, results.shape) == (expected.dtype, expected.shape)
         np.testing.assert_allclose(results, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_functions_run_on_other_devices_by_their_definitions():
+    text, given, operators = WHOLE["a padded convolution with bias and relu"]
+    graph, feeds, expected = graph_with(text, given)
+    np.testing.assert_allclose(execute(written(graph), feeds, "openvino")["y"], expected, rtol=1e-4, atol=1e-4)
+    plan = eqsat.optimize(graph, device="nvidia-h200", measure=False, strict=True)
+    assert {node.op for node in plan.graph.nodes} == operators
+    assert plan.gpu_program().launches
+    kept = eqsat.optimize(graph, device="nvidia-h200", rules=[], measure=False)
+    assert [node.op for node in kept.graph.nodes] == [graph.nodes[0].op]
+    assert len(kept.gpu_program().launches) > len(plan.gpu_program().launches)
+
+
+def test_what_has_no_definition_says_why_it_is_not_written_to_onnx():
+    text = "def f(float(N) x, int(M) p) -> (y) { y(i) = p(i) > 0 ? x(p(i)) : 0 }"
+    graph, _, _ = graph_with(text, ((5,), np.zeros(2, np.int32)))
+    with pytest.raises(ExportModelError, match="computed places that are read under a condition"):
+        to_model(written(graph))
 
 
 def test_a_function_whose_laws_cannot_be_looked_at_takes_part_without_them():

@@ -16,6 +16,7 @@ from eqsat.runtime.backend import execute
 from tests.property.language.comprehension.test_comprehension_mutants import MOST_POINTS, mutants, sized
 from tests.support.comprehensions.comprehension_cases import Right, check_equal
 from tests.support.comprehensions.comprehension_runs import inferred, size_of_run
+from tests.support.comprehensions.graph_calls import graph_of_call, ordered
 
 
 @settings(max_examples=400, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
@@ -29,7 +30,6 @@ def test_what_a_mutant_is_written_as_computes_what_its_calls_do(mutant: tuple[Ri
     function = functions[list(functions)[-1]]
     if not function.operands or function.scope.updated:
         return
-    # The name of an operator that ships would be taken.
     program = sized(program, function)
     arguments, _ = program.arguments(function)
     try:
@@ -46,24 +46,11 @@ def check(function: Any, arguments: list[Any], expected: Any) -> None:
     """Hold what a function is written as against its results."""
     name = operator_of(function).name
     try:
-        g = eqsat.Graph("mutant")
-        feeds: dict[str, Any] = {}
-        given_: list[Any] = []
-        for one, value in zip(function.scope.function.parameters, arguments, strict=True):
-            if one.name in function.needs:
-                given_.append(int(value))
-                continue
-            feeds[f"in_{one.name}"] = np.asarray(value, function.types[one.name].numpy)
-            given_.append(g.input(f"in_{one.name}", feeds[f"in_{one.name}"].shape, function.types[one.name].value))
-        made = function(*given_)
-        for number, result in enumerate(made if isinstance(made, tuple) else (made,)):
-            g.output(f"o{number}", result)
-        standard = expanded(g.build(), [name])
+        graph, feeds = graph_of_call(function, arguments)
+        standard = expanded(graph, [name])
         if any(node.op == name for node in standard.nodes):
             return
         with np.errstate(all="ignore"):
-            results = execute(standard, feeds, "numpy")
-        ordered = tuple(results[f"o{number}"] for number in range(len(results)))
-        check_equal(ordered if len(ordered) > 1 else ordered[0], expected)
+            check_equal(ordered(execute(standard, feeds, "numpy")), expected)
     finally:
         registry.forget(name)
