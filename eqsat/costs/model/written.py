@@ -14,7 +14,7 @@ Types: TypeAlias = Sequence[TensorType | None]
 WrittenOut: TypeAlias = Callable[[str, Mapping[str, Any], Types, Types], Graph | None]
 
 
-#: How much more an operator costs than what it is written as: of equals the operators themselves are chosen.
+#: By how much an operator costs less than what it is written as: of equals a graph keeps the operator that it names.
 _BESIDE = 1e-6
 
 
@@ -32,4 +32,4 @@ def cost_written(price: Callable[..., Cost], graph: Graph, const: Sequence[bool]
         types = [one if isinstance(one, TensorType) else None for one in found]
         costs.append(price(node.op, node.attrs, types[: len(given)], types[len(given) :], flags))
     total = added(costs)
-    return replace(total, seconds=total.seconds * (1 + _BESIDE))
+    return replace(total, seconds=total.seconds * (1 - _BESIDE))

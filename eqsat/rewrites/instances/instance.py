@@ -112,9 +112,9 @@ def moved_dtypes(rule: Rule) -> dict[str, str]:
     """The element types of variables that reach, by movement alone, an operand of an operator that has it of one type.
 
     >>> from eqsat.rewrites.rules.parser import parse_rules
-    >>> [rule] = parse_rules("r: gather(x, concat(*is, axis=0), axis=0) => gather(x, concat(*is, axis=0), axis=0)")
+    >>> [rule] = parse_rules("r: gather(x, concat(*at, axis=0), axis=0) => gather(x, concat(*at, axis=0), axis=0)")
     >>> moved_dtypes(rule)
-    {'is': 'int64'}
+    {'at': 'int64'}
     """
     found: dict[str, str] = {}
 

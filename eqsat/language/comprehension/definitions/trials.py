@@ -79,6 +79,7 @@ def _numbers(ranges: Mapping[str, tuple[Dim, Dim]]) -> Sequence[tuple[int, int]]
 def size_text(dim: Dim, sizes: Mapping[str, str]) -> str | None:
     """A size as an expression, given those of named sizes; None where it is none of sums, products and quotients.
 
+    >>> from eqsat.language.terms.dims import Sym
     >>> size_text(2 * Sym.named("N") - 1, {"N": "dim(x0, 0)"})
     '2 * dim(x0, 0) - 1'
     """
