@@ -3,6 +3,8 @@
 As a script it runs them by the choice of each form, for a process whose compiler adds checks to the code.
 """
 
+from itertools import product as product_of
+
 import numpy as np
 
 import eqsat
@@ -29,6 +31,13 @@ def convolution(shape, filters, *, after=True, **attrs):
     if after:
         y = eqsat.sigmoid(eqsat.add(y, b.input("z", y.type.static)))
     b.output("y", y)
+    return b.build()
+
+
+def pool(shape):
+    """Maxima of windows that move by two elements."""
+    b = Builder("pool")
+    b.output("y", eqsat.max_pool(b.input("x", shape), kernel=(3, 3), strides=(2, 2)))
     return b.build()
 
 
@@ -59,7 +68,12 @@ GRAPHS = {
     "matmul of one row": lambda: product(1, 64, 70),
     "matmul of inputs": lambda: product(18, 16, 19, constant=False),
     "gemm": lambda: product(13, 21, 34, gemm=True),
+    "max pool of odd planes": lambda: pool((2, 5, 23, 37)),
 }
+
+
+#: Options by which forms are run: vectors of two widths, and memory that is fetched ahead.
+OPTIONS = (MappingOptions(), MappingOptions(13, 2, unroll=1, vector_bytes=64, prefetch=512, fused_rows=64))
 
 
 def inputs_of(graph):
@@ -73,10 +87,10 @@ def run_all() -> int:
         graph = make()
         inputs = inputs_of(graph)
         kernels = [launch.work for launch in c_program(graph).launches]
-        for form in sorted({form for kernel in kernels for form in kernel.forms}):
+        for form, options in product_of(sorted({form for kernel in kernels for form in kernel.forms}), OPTIONS):
 
-            def chosen(kernel, form=form):
-                return KernelChoice(form, MappingOptions()) if form in kernel.forms else default_choice(kernel)
+            def chosen(kernel, form=form, options=options):
+                return KernelChoice(form, options) if form in kernel.forms else default_choice(kernel)
 
             assert_same(graph, computed(graph, inputs, chosen)[1], inputs, 3e-6)
             runs += 1

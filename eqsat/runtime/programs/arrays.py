@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.language.terms.constant import Array
-from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
+from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View, padded
 
 Bytes = np.ndarray[Any, np.dtype[np.uint8]]
 
@@ -39,3 +40,16 @@ def aligned(nbytes: int) -> Bytes:
     raw = np.empty(nbytes + BUFFER_ALIGNMENT, np.uint8)
     begin = -raw.ctypes.data % BUFFER_ALIGNMENT
     return raw[begin : begin + nbytes]
+
+
+def aligned_parts(sizes: Iterable[int]) -> list[Bytes]:
+    """Parts of one block of fresh bytes, each of which begins as `aligned` does.
+
+    NumPy asks for large pages for large blocks alone: of weights that lie apart, reading waits for the tables of pages.
+    """
+    places, total = [], 0
+    for nbytes in sizes:
+        places.append((total, total + nbytes))
+        total = padded(total + nbytes)
+    block = aligned(total)
+    return [block[begin:end] for begin, end in places]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from eqsat.runtime.c.program.tiles import tiles, vector_width
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.computation import Computation
@@ -123,14 +124,18 @@ def default_choice(kernel: CKernel, threads: int = 1) -> KernelChoice:
 def _default_form(kernel: CKernel) -> KernelChoice:
     first = kernel.forms["direct"].computation
     points = max((one.points for one in first.statements if one.reduction == "+"), default=0)
-    options = MappingOptions(library=points >= _SMALL_PRODUCT)
+    is_wide = vector_width() > MappingOptions().vector_bytes
+    options = MappingOptions(library=points >= _SMALL_PRODUCT, vector_bytes=vector_width())
     if "winograd" in kernel.forms:
         products = [one for one in kernel.forms["winograd"].computation.statements if one.reduction == "+"]
         if min(axis.extent for one in products for axis in (one.axes[0], one.axes[-1])) >= _MANY_CHANNELS:
             return KernelChoice("winograd", options)
     if "packed" in kernel.forms and _rows(kernel.forms["packed"]) >= _MANY_ROWS:
-        return KernelChoice("packed")
-    return KernelChoice("unfolded" if "unfolded" in kernel.forms else "direct", options)
+        form: Form = "packed_32" if is_wide and "packed_32" in kernel.forms else "packed"
+        return KernelChoice(form, next(tiles(form)))
+    if "unfolded" in kernel.forms:
+        return KernelChoice("unfolded", next(tiles("unfolded")) if is_wide else options)
+    return KernelChoice("direct", options)
 
 
 def _rows(packed: LoweredGroup) -> int:

@@ -20,7 +20,7 @@ from eqsat.runtime.c.program.library import ProgramText, call_name, own_buffers,
 from eqsat.runtime.c.toolchain import loop_threads
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.arena import Arrangement
-from eqsat.runtime.programs.arrays import aligned, strided
+from eqsat.runtime.programs.arrays import aligned_parts, strided
 from eqsat.runtime.programs.fallback import run_fallback
 from eqsat.runtime.programs.launches import Fallback, Launch
 from eqsat.runtime.programs.profile import Span, moved_bytes
@@ -44,16 +44,17 @@ class CMachine:
         self.program = program
         self._blas_threads = 1 if loop_threads(threads) > 1 else threads
         self.library: ProgramText = program_text(program, arrangement.offsets, choose)
-        own = {name: aligned(program.buffers[name].nbytes) for name in own_buffers(program)}
-        arena = aligned(arrangement.arena)
+        names = list(own_buffers(program))
+        sizes = [*(program.buffers[name].nbytes for name in names), *self.library.prepared]
+        workspace, arena, *rest = aligned_parts([self.library.workspace, arrangement.arena, *sizes])
+        own, prepared = dict(zip(names, rest, strict=False)), rest[len(names) :]
         within = {
             name: arena[offset : offset + program.buffers[name].nbytes] for name, offset in arrangement.offsets.items()
         }
         self._memory = {**own, **within}
         for constant, view in program.weights.values():
             self.array(view)[...] = narrowed(constant.array.reshape(view.shape), view.dtype)
-        prepared = [aligned(nbytes) for nbytes in self.library.prepared]
-        self._kept = [aligned(self.library.workspace), arena, *own.values(), *prepared]
+        self._kept = [workspace, arena, *own.values(), *prepared]
         self._pointers = (ctypes.c_void_p * len(self._kept))(*(one.ctypes.data for one in self._kept))
         self._flags = (*_FLAGS, *(("-fopenmp",) if self.library.threads > 1 else ()))
         self._steps = [

@@ -18,7 +18,9 @@ from eqsat.errors import BackendError, UsageError
 from eqsat.language.terms import Array
 from eqsat.runtime.c.program.kernels import CKernel, KernelChoice, default_choice
 from eqsat.runtime.c.program.machine import CMachine
+from eqsat.runtime.c.program.tiles import tiles
 from eqsat.runtime.c.toolchain import loop_threads, toolchain
+from eqsat.runtime.kernels.nests.groups.lowering import PANELS
 from eqsat.runtime.kernels.nests.groups.statements import Form
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.programs.arena import arrange
@@ -38,8 +40,6 @@ _FORM, _TARGET = "form", "c-program"
 _ROUNDS, _SECONDS, _HOPELESS = 7, 0.05, 2.0
 #: Bytes of operands and results from which so few candidates are tried.
 _LARGE_BYTES, _FEW = 64 << 20, 3
-#: Tiles in registers that are tried: rows, vectors, and rounds of the innermost loop written out.
-_TILES = ((6, 2, 4), (4, 3, 2), (6, 2, 1), (12, 1, 2), (1, 8, 4))
 
 
 def candidates(kernel: CKernel, threads: int | None = 1) -> list[KernelChoice]:
@@ -56,19 +56,21 @@ def _forms_and_options(kernel: CKernel) -> list[KernelChoice]:
     found = [default_choice(kernel)]
     first = kernel.forms["direct"].computation
     if any(one.reduction == "+" and one.value.template == "({0} * {1})" for one in first.statements):
-        found += [KernelChoice(form, MappingOptions(library=True)) for form in kernel.forms if form != "packed"]
+        found += [KernelChoice(form, MappingOptions(library=True)) for form in kernel.forms if form not in PANELS]
         for form in kernel.forms:
-            tiles = _TILES if form == "direct" else _TILES[:2]
-            # Panels of what is copied anyway lie side by side.
-            near = form in ("unfolded", "winograd")
-            found += [
-                KernelChoice(form, MappingOptions(rows=r, vectors=v, unroll=u, pack_near=near)) for r, v, u in tiles
-            ]
+            found += [KernelChoice(form, options) for options in tiles(form)]
     else:
         base = found[0].options
         found += [
             KernelChoice("direct", replace(base, **change))
-            for change in ({"vectors": 1}, {"vectors": 4}, {"fused_rows": 1}, {"fusion": "min"}, {"is_naive": True})
+            for change in (
+                {"vectors": 1},
+                {"vectors": 4},
+                {"vector_bytes": 32},
+                {"fused_rows": 1},
+                {"fusion": "min"},
+                {"is_naive": True},
+            )
         ]
     return list(dict.fromkeys(found))
 

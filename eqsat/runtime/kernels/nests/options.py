@@ -22,7 +22,8 @@ class MappingOptions:
     runs along vectors among all indices of a statement (-1 takes the best by strides). Tiles are walked down their
     rows first with `is_column_major`. `unroll` rounds of the innermost reduced loop are written out. Operands whose
     elements lie apart along vectors are copied beforehand with `pack`, and those that lie side by side too with
-    `pack_near`. `fusion` says which statements share loops: none with "min", all that may with "max", and with
+    `pack_near`. What vectors read of panels that follow each other in memory is fetched `prefetch` bytes ahead, if that
+    is not 0. `fusion` says which statements share loops: none with "min", all that may with "max", and with
     "preserve3" those that keep three parallel indices, or all that they have; groups that share rows take
     `fused_rows` at a time. `library` leaves products of matrices to BLAS. `threads` share the outermost loop.
     UsageError for values that mean nothing.
@@ -36,6 +37,7 @@ class MappingOptions:
     unroll: int = 2
     pack: bool = True
     pack_near: bool = False
+    prefetch: int = 0
     fusion: Fusion = "max"
     fused_rows: int = 4
     library: bool = False
@@ -44,6 +46,7 @@ class MappingOptions:
 
     def __post_init__(self) -> None:
         check_counts(self, ("rows", "vectors", "vector_bytes", "unroll", "fused_rows", "threads"))
+        check_counts(self, ("prefetch",), 0)
         if self.vector_bytes not in (16, 32, 64):
             raise UsageError(f"vector_bytes = {self.vector_bytes}", where="mapping options", expected="16, 32 or 64")
         if self.fusion not in get_args(Fusion):
@@ -111,9 +114,9 @@ def changed(options: _Options) -> dict[str, Any]:
     return {name: value for name, value in asdict(options).items() if value != plain[name]}
 
 
-def check_counts(options: object, names: Sequence[str]) -> None:
-    """UsageError for an option of these names that is no whole number from 1 on."""
+def check_counts(options: object, names: Sequence[str], least: int = 1) -> None:
+    """UsageError for an option of these names that is no whole number from the least one on."""
     for name in names:
         value = getattr(options, name)
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            raise UsageError(f"{name} = {value!r}", where="mapping options", expected="a whole number from 1 on")
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise UsageError(f"{name} = {value!r}", where="mapping options", expected=f"a whole number from {least} on")

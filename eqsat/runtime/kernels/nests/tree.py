@@ -70,6 +70,15 @@ class LaneFold:
 
 
 @dataclass(frozen=True)
+class Prefetch:
+    """A hint that the memory so many bytes behind an element is read soon; nothing depends on it."""
+
+    element: ElementRead
+    distance: int
+    environment: Environment = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Gemm:
     """target = first × second by BLAS, added to what the target holds if it is updated.
 
@@ -135,7 +144,9 @@ class BlockFold:
     threads: int
 
 
-Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Gemm | Gemv | Named | Guard | Barrier | BlockFold"
+Node: TypeAlias = (
+    "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | Named | Guard | Barrier | BlockFold"
+)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Forms of kernels and the options that map them to loops: all compute what references do."""
 
+from dataclasses import replace
+
 import pytest
 
 import eqsat
@@ -8,9 +10,10 @@ from eqsat.runtime.c.program.kernels import CKernel, KernelChoice, default_choic
 from eqsat.runtime.c.program.lowering import c_program
 from eqsat.runtime.c.program.machine import CMachine
 from eqsat.runtime.c.program.tuning import candidates, known_choice, tune_program
+from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.programs.arena import arrange
-from tests.support.c_graphs import GRAPHS, inputs_of, weights
+from tests.support.c_graphs import GRAPHS, inputs_of, product, weights
 from tests.support.c_programs import assert_same, computed
 
 
@@ -41,7 +44,49 @@ def test_forms_are_those_that_the_shape_allows():
     assert forms["conv 3x3"] == {"direct", "unfolded", "winograd"}
     assert forms["conv dilated"] == forms["conv in groups"] == {"direct", "unfolded"}
     assert forms["conv by channel"] == forms["matmul of inputs"] == {"direct"}
-    assert forms["matmul"] == forms["gemm"] == {"direct", "packed"}
+    assert forms["matmul"] == {"direct", "packed", "packed_32", "packed_48"}  # of 50 columns
+    assert forms["gemm"] == {"direct", "packed", "packed_32"}  # of 34
+
+
+def text_of(kernel, form, **options):
+    return kernel.text(KernelChoice(form, MappingOptions(**options))).code
+
+
+def test_all_rows_go_by_a_panel_before_the_next_one_is_read():
+    (kernel,) = kernels_of(product(20, 64, 80))
+    code = text_of(kernel, "packed_32", rows=13, vector_bytes=64, fused_rows=64)
+    assert code.count("for (int i1_r") == 0
+    assert "for (int i1_r" in text_of(kernel, "packed_32", rows=13, vector_bytes=64)
+
+
+def test_tiles_of_rows_are_as_even_as_they_can_be():
+    (kernel,) = kernels_of(product(20, 64, 64))
+    code = text_of(kernel, "packed_32", rows=13, vector_bytes=64)
+    assert "acc_9_1" in code and "acc_10_1" not in code  # two tiles of ten rows, not 13 and 7
+    (kernel,) = kernels_of(product(25, 64, 64))
+    code = text_of(kernel, "packed_32", rows=14, vector_bytes=64)
+    assert "acc_12_1" in code and "acc_13_1" not in code  # 13 and 12
+
+
+def test_panels_are_fetched_ahead_and_nothing_else_is():
+    (kernel,) = kernels_of(product(20, 64, 64))
+    fetched = text_of(kernel, "packed_32", vector_bytes=64, prefetch=2048)
+    assert fetched.count("__builtin_prefetch(u0 + ") == fetched.count("__builtin_prefetch(") > 0
+    assert "+ 512, 0, 2)" in fetched  # elements of four bytes
+    assert "prefetch" not in text_of(kernel, "packed_32", vector_bytes=64)
+    # Rows of a matrix that is not put side by side lie apart.
+    assert "prefetch" not in text_of(kernel, "direct", vector_bytes=64, prefetch=2048)
+
+
+def test_a_product_is_computed_in_the_widest_vectors_by_default(monkeypatch):
+    (kernel,) = kernels_of(product(20, 64, 64))
+    for width, form in ((64, "packed_32"), (32, "packed"), (16, "packed")):
+        wide = replace(toolchain(), macros=frozenset({64: {"__AVX512F__"}, 32: {"__AVX__"}, 16: set()}[width]))
+        monkeypatch.setattr("eqsat.runtime.c.program.tiles.toolchain", lambda wide=wide: wide)
+        choice = default_choice(kernel)
+        assert (choice.form, choice.options.vector_bytes) == (form, max(width, 32))
+        assert choice in candidates(kernel)
+        assert {one.options.vector_bytes for one in candidates(kernel)} == {32, max(width, 32)}
 
 
 def test_what_follows_a_product_is_computed_in_its_kernel():

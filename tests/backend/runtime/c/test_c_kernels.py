@@ -28,6 +28,7 @@ from tests.support.comprehensions.comprehension_corpus import RIGHT
 
 PRODUCT = "def tmm(float(M,K) A, float(N,K) B) -> (C) { C(m,n) +=! A(m,k) * B(n,k) }"
 NEAR = "def near(float(M,K) A, float(K,N) B) -> (C) { C(m,n) +=! A(m,k) * B(k,n) }"
+PANELS = "def panels(float(M,K) A, float(P,K,N) B) -> (C) { C(m,p,n) +=! A(m,k) * B(p,k,n) }"
 LOOK_UP = "def rows(float(E,D) T, int(B) at) -> (y) { y(b,d) = T(at(b),d) }"
 FUSED = """
 def gemm(float(M,K) A, float(K,N) B, float(N) bias) -> (C) {
@@ -208,14 +209,15 @@ def test_every_option_changes_the_text_and_no_result() -> None:
     wanted = eqsat.comprehension(source).two(*arguments)
     others = {
         "rows": 3, "vectors": 1, "vector_axis": 2, "vector_bytes": 16, "is_column_major": False, "unroll": 4,
-        "pack": False, "pack_near": True, "fusion": "min", "fused_rows": 8, "library": True, "threads": 2,
-        "is_naive": True,
+        "pack": False, "pack_near": True, "prefetch": 512, "fusion": "min", "fused_rows": 8, "library": True,
+        "threads": 2, "is_naive": True,
     }  # fmt: skip
     assert others.keys() == {field.name for field in dataclasses.fields(MappingOptions)}
 
     def texts(**options: Any) -> list[str]:
         first = [code(one, *arguments, **options) for one in (source, PRODUCT)]
-        return [*first, code(NEAR, arguments[0], arguments[1].T.copy(), **options)]
+        panels = code(PANELS, arguments[0], drawn(3, 20, 16), **options)
+        return [*first, panels, code(NEAR, arguments[0], arguments[1].T.copy(), **options)]
 
     for name, value in others.items():
         assert texts(**{name: value}) != texts(), name

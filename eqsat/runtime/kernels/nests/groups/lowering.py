@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.terms import Node
@@ -28,8 +29,13 @@ CORES: Mapping[str, Callable[[GroupStatements, Node], None]] = {
     **WINDOWS,
     **COPIES,
 }
+#: Forms of products with a constant whose columns lie side by side in panels, of so many columns each.
+PANELS: Mapping[Form, int] = {"packed": 16, "packed_32": 32, "packed_48": 48}
 #: Forms that have statements of their own.
-_FORMS: Mapping[Form, Callable[[GroupStatements, Node], None]] = {"winograd": winograd_conv, "packed": packed_product}
+_FORMS: Mapping[Form, Callable[[GroupStatements, Node], None]] = {
+    "winograd": winograd_conv,
+    **{form: partial(packed_product, panel=columns) for form, columns in PANELS.items()},
+}
 
 
 @dataclass(frozen=True)
@@ -53,7 +59,10 @@ def forms_of(group: Group) -> tuple[Form, ...]:
     second = str(node.inputs[1])
     shape = group.types[second].static
     if node.op != "conv":
-        return ("direct", "packed") if second in group.constants and len(shape) == 2 else ("direct",)
+        if second not in group.constants or len(shape) != 2:
+            return ("direct",)
+        columns = shape[0] if node.attrs.get("trans_b") else shape[1]
+        return ("direct", *(form for form, panel in PANELS.items() if form == "packed" or panel <= columns))
     if node.attrs["group"] == shape[0] == group.types[str(node.inputs[0])].static[1]:
         return ("direct",)
     return ("direct", "unfolded", "winograd") if has_winograd(node, shape) else ("direct", "unfolded")

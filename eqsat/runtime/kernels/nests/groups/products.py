@@ -13,8 +13,6 @@ from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.expressions.scalar import given, operand
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements, Landing, reshaped
 
-#: The columns of a panel of a constant matrix: two vectors of eight.
-_PANEL = 16
 #: Stands for a sum where it is asked what is made of it.
 _PROBE = Expr(DType.FLOAT32, "probe")
 _add, _multiply, _maximum = FUNCTIONS["add"], FUNCTIONS["multiply"], FUNCTIONS["maximum"]
@@ -160,7 +158,7 @@ def _gemm_finish(body: GroupStatements, node: Node) -> Callable[[Expr, Coords], 
     return finish
 
 
-def packed_product(body: GroupStatements, node: Node) -> None:
+def packed_product(body: GroupStatements, node: Node, panel: int) -> None:
     """A product of matrices with a constant, whose columns lie side by side in panels as wide as a tile."""
     a, b, made = given(node, 0), given(node, 1), node.outputs[0]
     shape_a, shape_b, dtype = body.shape(a), body.shape(b), body.group.types[made].dtype
@@ -173,26 +171,26 @@ def packed_product(body: GroupStatements, node: Node) -> None:
     if len(shape_b) != 2 or dtype not in (DType.FLOAT32, DType.FLOAT64) or target.shape != (rows, columns):
         raise UnsupportedError("another product")
     left = _factor(body, a) if down else _factor(body, a, (rows, depth))
-    whole, rest = divmod(columns, _PANEL)
+    whole, rest = divmod(columns, panel)
 
     def fill(buffer: str) -> None:
-        for count, width, start in ((whole, _PANEL, 0), (1, rest, whole)):
+        for count, width, start in ((whole, panel, 0), (1, rest, whole)):
             if count and width:
                 body.fill(
                     buffer,
-                    lambda at, _, start=start: _column(body, b, at[1], (at[0] + start) * _PANEL + at[2], turned),  # type: ignore[misc]
+                    lambda at, _, start=start: _column(body, b, at[1], (at[0] + start) * panel + at[2], turned),  # type: ignore[misc]
                     sizes=(count, depth, width),
                     place=lambda at, start=start: (at[0] + start, *at[1:]),  # type: ignore[misc]
                 )
 
-    panels = body.prepared(dtype, (-(-columns // _PANEL), depth, _PANEL), [b], fill)
+    panels = body.prepared(dtype, (-(-columns // panel), depth, panel), [b], fill)
     finish = _gemm_finish(body, node) if is_gemm else lambda x, coords: x
-    for count, width, start in ((whole, _PANEL, 0), (1, rest, whole)):
+    for count, width, start in ((whole, panel, 0), (1, rest, whole)):
         if not count or not width:
             continue
 
         def there(at: Coords, start: int = start) -> Coords:
-            return (at[1], (at[0] + start) * _PANEL + at[2])
+            return (at[1], (at[0] + start) * panel + at[2])
 
         def term(at: Coords, k: Coords, start: int = start) -> Expr:
             value = left((*k, at[1]) if down else (at[1], *k))

@@ -25,7 +25,7 @@ from eqsat.runtime.kernels.view import View
 
 #: How a group is computed: from operands where they lie; a convolution from copies of its windows or by the algorithm
 #: of Winograd; a product with a constant from copies of its columns that are made beforehand.
-Form = Literal["direct", "unfolded", "winograd", "packed"]
+Form = Literal["direct", "unfolded", "winograd", "packed", "packed_32", "packed_48"]
 #: Coordinates from others.
 Moved = Callable[[Coords], Coords]
 #: The value of a statement at indices of its target and indices that are reduced.

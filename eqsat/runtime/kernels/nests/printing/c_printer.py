@@ -16,7 +16,7 @@ from eqsat.runtime.kernels.nests.computation import Computation, ElementRead
 from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
-from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, LaneFold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, LaneFold, Local, Loop, Node, Prefetch, Vector
 from eqsat.runtime.kernels.writer import bare
 
 #: Bytes at whose multiples buffers of the workspace begin.
@@ -121,6 +121,8 @@ class _CPrinter(NodePrinter):
                 self._vector(node)
             case LaneFold():
                 self._fold(node)
+            case Prefetch():
+                self._prefetch(node)
             case Gemm():
                 self._gemm(node)
             case Gemv():
@@ -167,6 +169,12 @@ class _CPrinter(NodePrinter):
                 self.lines.add(f"{registers[tuple(place)]} = {bare(text)};")
             else:
                 printer.store(one.target, text)
+
+    def _prefetch(self, node: Prefetch) -> None:
+        self.scalars.environment = node.environment
+        address = f"{self.memory.texts[node.element.buffer]} + {self.scalars.offset(node.element, False)}"
+        distance = node.distance // node.element.dtype.itemsize
+        self.lines.add(f"__builtin_prefetch({address} + {distance}, 0, 2);")
 
     def _gemm(self, node: Gemm) -> None:
         """A call as FORTRAN has it, whose matrices are stored column after column: of the transposed matrices."""

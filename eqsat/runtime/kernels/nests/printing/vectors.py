@@ -128,10 +128,11 @@ class VectorPrinter:
         if address is not None:
             text = f"load_{self.type}({address})" if whole else f"load_part_{self.type}({address}, {self.valid})"
         else:
-            address = self._address(read, 2) if whole and self.lanes > 2 else None
+            address = self._address(read, 2) if self.lanes > 2 else None
             if address is None:
                 return self._by_lanes(read)
-            text = f"load_even_{self.type}({address})"
+            count = "" if whole else f", {self.valid}"
+            text = f"load_even_{'' if whole else 'part_'}{self.type}({address}{count})"
         return Text(self.lines.define(self.type, read.buffer.lower()[:12] + "_v", text), "vector")
 
     def _address(self, read: ElementRead, step: int = 1) -> str | None:
@@ -200,8 +201,8 @@ typedef {integer} mask_{name} __attribute__((vector_size({size})));
 INLINE {name} splat_{name}({element} x) {{ return ({name}){{{values}}}; }}
 INLINE {name} load_{name}(const {element} *from) {{ return *(const loose_{name} *)from; }}
 INLINE void store_{name}({element} *to, {name} x) {{ *(loose_{name} *)to = x; }}
-{_even_load(dtype, lanes)}
 {_partial_load(dtype, lanes)}
+{_even_load(dtype, lanes)}
 INLINE void store_part_{name}({element} *to, {name} x, int count) {{
   __builtin_memcpy(to, &x, count * sizeof({element}));
 }}
@@ -222,7 +223,7 @@ INLINE {name} sqrt_{name}({name} x) {{
 
 
 def _even_load(dtype: DType, lanes: int) -> str:
-    """The load of every other element, none beyond the last of which is read."""
+    """The loads of every other element, none beyond the last of which is read."""
     if lanes < 4:
         return ""
     element, name = C_TYPES[dtype], vector_type(dtype, lanes)
@@ -233,6 +234,18 @@ def _even_load(dtype: DType, lanes: int) -> str:
   return __builtin_shufflevector(load_{name}(from), load_{name}(from + {lanes - 1}), {places});
 #else
   return ({name}){{{apart}}};
+#endif
+}}
+INLINE {name} load_even_part_{name}(const {element} *from, int count) {{
+#if defined(__clang__) || __GNUC__ >= 12
+  const int read = 2 * count - 1, more = read - {lanes - 1};
+  const {name} near = read < {lanes} ? load_part_{name}(from, read) : load_{name}(from);
+  const {name} far = more > 0 ? load_part_{name}(from + {lanes - 1}, more) : near;
+  return __builtin_shufflevector(near, far, {places});
+#else
+  {name} x = {{0}};
+  for (int lane = 0; lane < count; ++lane) x[lane] = from[2 * lane];
+  return x;
 #endif
 }}"""
 

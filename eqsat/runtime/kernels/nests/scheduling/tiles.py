@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, LoopAxis
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, LoopAxis, reads
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.packing import Pack, packed, packs
-from eqsat.runtime.kernels.nests.scheduling.strides import row_axis, vector_axis
+from eqsat.runtime.kernels.nests.scheduling.strides import row_axis, stride, vector_axis
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
-from eqsat.runtime.kernels.nests.tree import Assign, LaneFold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Assign, LaneFold, Local, Loop, Node, Prefetch, Vector
 
 #: Vectors that a chain of statements without reductions holds, at most.
 _MOST_HELD = 12
@@ -112,12 +112,13 @@ class TileSchedule:
         return [*copies, *tiles]
 
     def _rows(self, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:
-        """Loops over tiles of rows, and what is left of them."""
+        """Loops over tiles of rows, as few as possible and as even, and what is left of them."""
         row = self.row
         if row is None:
             return body(AffineIndex(()), 1)
         base = self.box[row.name][0] if row.name in self.box else AffineIndex(())
-        return _split(row, min(self.options.rows, row.extent), lambda at, rows: body(base + at, rows))
+        tiles = -(-row.extent // self.options.rows)
+        return _split(row, -(-row.extent // tiles), lambda at, rows: body(base + at, rows))
 
     def _columns(self, body: Callable[[AffineIndex, int, int], list[Node]]) -> list[Node]:
         """Loops over tiles of vectors, and what is left of them."""
@@ -165,12 +166,28 @@ class TileSchedule:
             start = neutral(statement.reduction, self.dtype) if statement.is_fresh else target
             nodes.append(self._each(tile, Assign(register, start, "", at)))
             update = self._each(tile, Assign(register, self.value, statement.reduction, at))
-            nodes += _reduced(statement.reduced, (update,), self.options.unroll)
+            nodes += _reduced(statement.reduced, (*self._fetched(tile), update), self.options.unroll)
         else:
             nodes.append(self._each(tile, Assign(register, self.value, "", at)))
             if statement.reduction and not statement.is_fresh:
                 nodes.append(self._each(tile, Assign(register, target, statement.reduction, at)))
         return [*nodes, *self._stored(register, tile, at)]
+
+    def _fetched(self, tile: _Tile) -> list[Node]:
+        """Hints for what later rounds of the innermost reduced loop read of memory, where that lies close behind."""
+        vector, inner = self.vector, self.statement.reduced[-1]
+        if not self.options.prefetch or vector is None:
+            return []
+        found = dict.fromkeys(
+            one
+            for one in reads(self.value)
+            if one.buffer in self.buffers  # copies are in the cache
+            and stride(one, vector.name, self.buffers) == 1
+            and 0 < (stride(one, inner.name, self.buffers) or 0) <= self.width
+        )
+        at = {**self._at(tile), vector.name: tile.column + self._column(tile) * self.lanes}
+        hints = tuple(Prefetch(one, self.options.prefetch, at) for one in found)
+        return [Loop(f"{vector.name}_u", tile.vectors, hints, "unrolled")] if hints else []
 
     def _stored(self, register: ElementRead, tile: _Tile, at: Mapping[str, AffineIndex]) -> list[Node]:
         """The statements that follow, on registers, and the stores of targets."""
