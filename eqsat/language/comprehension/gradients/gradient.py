@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from eqsat.errors import UsageError, nearest
-from eqsat.language.comprehension.extents.affine import affine
-from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.extents.affine import Affine, affine
+from eqsat.language.comprehension.extents.expressions import extent_expression
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.derivatives import ONE, ZERO, inside, partials, replaced
+from eqsat.language.comprehension.gradients.statements import StatementWriter, element_of, moved
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation
 from eqsat.language.comprehension.meaning.typed import ElementTypes
-from eqsat.language.comprehension.text.parser import parse
 from eqsat.language.comprehension.text.syntax import (
     Applied,
     Binary,
-    Clause,
     Conditional,
     Expression,
     Function,
@@ -25,7 +23,6 @@ from eqsat.language.comprehension.text.syntax import (
     Name,
     Number,
     Parameter,
-    RangeClause,
     Returned,
     Unary,
     rebuilt,
@@ -33,24 +30,21 @@ from eqsat.language.comprehension.text.syntax import (
 )
 from eqsat.language.terms import Dim
 
-#: Sums of sizes that the language has no text for in ranges.
-_QUOTIENT = re.compile(r"\b(floordiv|mod)\(")
-
 
 def gradient_of(function: TensorFunction, wanted: Sequence[str] = ()) -> Function:
     """The function that a gradient is: `f_gradient(parameters, d_result, …)` returns `d_parameter, …`.
 
     Elements that an affine subscript reads are gathered by solving it for one of its indices; others are compared with
-    each element. Maxima and minima share among those that are equal. UsageError for names that are no parameters of
-    floats, and for statements that have no gradient: products over an index, parts of a tensor, and tensors that are
-    updated in place.
+    each element. Maxima and minima share among those that are equal. Of a product over indices each factor is given
+    the product of all others, which takes the square of its time. UsageError for names that are no parameters of
+    floats, and for what has no gradient: tensors that are updated in place, and ranges that integer scalars decide.
     """
     return _Gradient(function, tuple(wanted)).made()
 
 
 @dataclass(frozen=True)
 class _Version:
-    """A statement with the name of what its target holds after it; `before` is what it updates, if it does.
+    """A statement with the name of what its target holds after it; `before` is what it updates or keeps a part of.
 
     `names` are those that tensors had before it, and `stored` an element that holds its value.
     """
@@ -61,17 +55,32 @@ class _Version:
     names: Mapping[str, str]
     stored: Expression
     before: str | None
+    is_part: bool
+
+    @property
+    def reduction(self) -> str:
+        """The reduction of the statement."""
+        return self.one.statement.reduction
+
+    @property
+    def reads_before(self) -> bool:
+        """True where what the target held before goes into its new elements."""
+        return not self.one.statement.is_definition
+
+    @property
+    def at(self) -> list[Expression]:
+        """The place of the element that the statement is of."""
+        return [Name(index) for index in self.one.indices]
 
 
 @dataclass
-class _Gradient:
+class _Gradient(StatementWriter):
     """A gradient under construction: the statements of the function, each target under a name of its own, then back."""
 
-    function: TensorFunction
     wanted: tuple[str, ...]
-    statements: list[IndexEquation] = field(default_factory=list)
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         scope = self.function.scope
         floats = [one.name for one in scope.function.parameters if self.function.types[one.name].is_float]
         for name in self.wanted:
@@ -84,37 +93,28 @@ class _Gradient:
                 )
         self.wanted = tuple(dict.fromkeys(self.wanted)) or tuple(floats)
         self._types = ElementTypes(scope, self.function.types)
-        self._names = {*scope.ranks, *scope.sizes, *(i for one in scope.statements for i in one.every_index)}
         self._last: dict[str, str] = {}
-        self._begun: set[str] = set()
         self._target_of: dict[str, str] = {}
-
-    @property
-    def _inferred(self) -> Inferred:
-        found = self.function.symbolic
-        if found is None:
-            raise self._refused("ranges that depend on integer scalars")
-        return found
 
     def made(self) -> Function:
         """The function."""
         scope, types = self.function.scope, self.function.types
         if scope.updated:
-            raise self._refused(f"{scope.updated[0]}, which is updated in place")
+            raise self.refused(f"{scope.updated[0]}, which is updated in place")
         versions = self._forward()
         results = [name for name in self.function.results if types[name].is_float]
-        given = {name: self._fresh(f"d_{name}") for name in results}
-        made = {name: self._fresh(f"d_{name}") for name in self.wanted}
+        given = {name: self.fresh(f"d_{name}") for name in results}
+        made = {name: self.fresh(f"d_{name}") for name in self.wanted}
         self._adjoints = {**made}
-        passed = [Parameter(types[name].value, given[name], self._extents(name)) for name in results]
+        passed = [Parameter(types[name].value, given[name], self.extents(name)) for name in results]
         for one, name in zip(passed, results, strict=True):
             self._begin(one, name)
         for version in reversed(versions):
-            if self._adjoints.get(version.name) in self._begun:
+            if self._adjoints.get(version.name) in self.begun:
                 self._back(version)
         for name, target in made.items():
-            if target not in self._begun:
-                self._define(target, name, lambda at: ZERO)
+            if target not in self.begun:
+                self.define(target, name, lambda at: ZERO)
         returned = tuple(
             Returned(made[name], types[name].value, scope.parameters[name].extents or None) for name in self.wanted
         )
@@ -123,14 +123,14 @@ class _Gradient:
 
     def _begin(self, passed: Parameter, result: str) -> None:
         """Begin the gradient of a result with what a caller passes: an error where its extents are others."""
-        target = self._adjoints[self._last[result]] = self._fresh(f"g_{result}")
+        target = self._adjoints[self._last[result]] = self.fresh(f"g_{result}")
         if all(isinstance(one, int) or one in self.function.scope.sizes for one in passed.extents):
-            self._define(target, result, lambda at: _element(passed.name, at))
+            self.define(target, result, lambda at: element_of(passed.name, at))
             return
-        self._define(target, result, lambda at: ZERO)
-        indices = [self._fresh("p") for _ in passed.extents]
+        self.define(target, result, lambda at: ZERO)
+        indices = [self.fresh("p") for _ in passed.extents]
         # Without ranges of its own: extents by two statements have to agree.
-        self._add(target, indices, _element(passed.name, [Name(one) for one in indices]), "+", False, ())
+        self.add(target, indices, element_of(passed.name, [Name(one) for one in indices]), "+", False, ())
 
     def _needed(self, results: Iterable[str]) -> tuple[IndexEquation, ...]:
         """The statements that results follow from."""
@@ -141,115 +141,142 @@ class _Gradient:
                 names |= {part.name for part in walk(one.value) if isinstance(part, (Applied, Name))}
         return tuple(reversed(kept))
 
-    def _refused(self, what: str) -> UsageError:
-        return UsageError(
-            f"{what} has no gradient here",
-            where=self.function.name,
-            expected="whole tensors, defined or added to, or least and largest elements",
-        )
-
-    def _fresh(self, stem: str) -> str:
-        """A name that nothing has."""
-        name, number = stem, 1
-        while name in self._names:
-            name, number = f"{stem}_{number}", number + 1
-        self._names.add(name)
-        return name
-
-    def _extents(self, name: str) -> tuple[str | int, ...]:
-        """The extents of a result as a parameter states them: sizes, numbers, and names for what is neither."""
-        dims = self._inferred.shapes[name]
-        sizes = self.function.scope.sizes
-        return tuple(d if isinstance(d, int) else str(d) if str(d) in sizes else self._fresh("L") for d in dims)
-
     # ---- the function ---------------------------------------------------------------------------------------------
 
     def _forward(self) -> list[_Version]:
         """Add the statements of the function, each with a target that no other one has."""
         versions = []
         scope = self.function.scope
-        for one, ranges in zip(scope.statements, self._inferred.ranges, strict=True):
+        for one, ranges in zip(scope.statements, self.inferred.ranges, strict=True):
             statement, target = one.statement, one.statement.target
-            whole = [(0, dim) for dim in self._inferred.shapes[target]]
-            if [ranges[index] for index in one.indices] != whole:
-                raise self._refused(f"a part of {target}")
-            if statement.reduction == "*" or (statement.reduction in ("min", "max") and not statement.fresh):
-                raise self._refused(f"{statement.element} {statement.assignment} …")
+            whole = [(0, dim) for dim in self.inferred.shapes[target]]
+            is_part = [ranges[index] for index in one.indices] != whole
             names = dict(self._last)
             value = _renamed(one.value, names, scope.ranks)
             if self._types.of(one.value) is not self.function.types[target]:
                 value = Applied(self.function.types[target].value, (value,))  # nothing else says so of this name
-            if statement.reduction in ("min", "max"):
+            if statement.reduction in ("min", "max", "*"):
                 value = self._stored(one, ranges, value)
-            before = None if statement.is_definition else self._last[target]
-            name = self._last[target] = self._fresh(target) if target in self._last else target
+            before = self._last.get(target) if is_part or not statement.is_definition else None
+            name = self._last[target] = self.fresh(target) if target in self._last else target
             self._target_of[name] = target
-            versions.append(_Version(name, one, ranges, names, value, before))
-            clauses = self._ranges(one.every_index, ranges)
-            if before is not None:
-                kept = _element(before, [Name(index) for index in one.indices])
-                self._add(name, one.indices, kept, "", False, self._ranges(one.indices, ranges))
-            self._add(name, one.indices, value, statement.reduction, statement.fresh, clauses)
+            versions.append(_Version(name, one, ranges, names, value, before, is_part))
+            clauses = self.ranges(one.every_index, ranges)
+            if is_part or before is not None:
+                self._hold(name, target, before)
+            self.add(name, one.indices, value, statement.reduction, statement.fresh, clauses)
         return versions
+
+    def _hold(self, name: str, target: str, before: str | None) -> None:
+        """Define a whole tensor as what a target held before, 0 where that was nothing."""
+        nothing = Applied(self.function.types[target].value, (Number(0),))
+        self.define(name, target, lambda at: nothing if before is None else element_of(before, at))
 
     def _stored(self, one: ResolvedEquation, ranges: Mapping[str, tuple[Dim, Dim]], value: Expression) -> Expression:
         """An element that holds a value, which is compared with others: computed again, it may be rounded otherwise."""
         if isinstance(value, (Applied, Name)) and value.name in (*self.function.scope.ranks, *self._last.values()):
             return value
-        name = self._fresh("value")
-        at = [self._fresh("p") for _ in one.every_index]
-        lows = [self._size(ranges[index][0]) for index in one.every_index]
-        moved = [
-            place if low == Number(0) else Binary("+", place, low)
-            for place, low in zip(map(Name, at), lows, strict=True)
-        ]
+        name = self.fresh("value")
+        at = [self.fresh("p") for _ in one.every_index]
+        lows = [self.size(ranges[index][0]) for index in one.every_index]
+        places = [moved(place, "+", low) for place, low in zip(map(Name, at), lows, strict=True)]
         extents = {
             place: (0, ranges[index][1] - ranges[index][0]) for place, index in zip(at, one.every_index, strict=True)
         }
-        made = replaced(value, dict(zip(one.every_index, moved, strict=True)))
-        self._add(name, at, made, "", False, self._ranges(at, extents))
+        made = replaced(value, dict(zip(one.every_index, places, strict=True)))
+        self.add(name, at, made, "", False, self.ranges(at, extents))
         back = zip(map(Name, one.every_index), lows, strict=True)
-        return _element(name, [index if low == Number(0) else Binary("-", index, low) for index, low in back])
-
-    def _add(
-        self,
-        target: str,
-        indices: Sequence[str],
-        value: Expression,
-        reduction: str,
-        fresh: bool,
-        clauses: tuple[Clause, ...],
-    ) -> None:
-        subscripts = tuple(Name(index) for index in indices)
-        self.statements.append(IndexEquation(target, subscripts, reduction, fresh, value, clauses))
+        return element_of(name, [moved(index, "-", low) for index, low in back])
 
     # ---- back -----------------------------------------------------------------------------------------------------
 
-    def _define(self, target: str, like: str, value: Callable[[list[Name]], Expression]) -> None:
-        """Define a whole tensor of the shape of another one."""
-        shape = self._inferred.shapes[like]
-        at = [self._fresh("p") for _ in shape]
-        clauses = self._ranges(at, dict(zip(at, ((0, dim) for dim in shape), strict=True)))
-        self._add(target, at, value([Name(one) for one in at]), "", False, clauses)
-        self._begun.add(target)
-
     def _back(self, version: _Version) -> None:
         """Add what a statement contributes to the gradients of what it reads."""
-        one, name = version.one, version.name
-        at = [Name(index) for index in one.indices]
-        above: Expression = _element(self._adjoints[name], at)
-        if one.statement.reduction in ("min", "max"):
-            is_it = Binary("==", version.stored, _element(name, at))
-            ties = self._fresh("ties")
-            clauses = self._ranges(one.every_index, version.ranges)
-            self._add(ties, one.indices, Conditional(is_it, ONE, ZERO), "+", True, clauses)
-            above = Conditional(is_it, Binary("/", above, _element(ties, at)), ZERO)
-        if version.before is not None:
-            self._contribute(version, _element(version.before, at), above, one.indices)
-        for read, factor in partials(one.value, above, self._types):
+        one = version.one
+        of_value, of_before = self._shares(version)
+        if version.before is not None and version.reads_before:
+            self._contribute(version, element_of(version.before, version.at), of_before, one.indices)
+        if version.before is not None and version.is_part:
+            self._contribute_kept(version, version.before)
+        for read, factor in partials(one.value, of_value, self._types):
             subscripts = read.arguments if isinstance(read, Applied) else ()
             known = [_renamed(subscript, version.names, self.function.scope.ranks) for subscript in subscripts]
-            self._contribute(version, _element(version.names.get(read.name, read.name), known), factor, one.every_index)
+            self._contribute(
+                version, element_of(version.names.get(read.name, read.name), known), factor, one.every_index
+            )
+
+    def _shares(self, version: _Version) -> tuple[Expression, Expression]:
+        """The gradients of the value of a statement, and of what its target held before, at each of its indices."""
+        one, at = version.one, version.at
+        above: Expression = element_of(self._adjoints[version.name], at)
+        before = element_of(version.before or version.name, at)
+        if version.reduction in ("min", "max"):
+            made = element_of(version.name, at)
+            is_value, is_before = (Binary("==", part, made) for part in (version.stored, before))
+            ties = self._reduced(version, "ties", Conditional(is_value, ONE, ZERO), "+")
+            if version.reads_before:
+                one_more = Conditional(is_before, ONE, ZERO)
+                self.add(ties, one.indices, one_more, "+", False, self.ranges(one.indices, version.ranges))
+            share = Binary("/", above, element_of(ties, at))
+            return Conditional(is_value, share, ZERO), Conditional(is_before, share, ZERO)
+        if version.reduction == "*":
+            of_value = Binary("*", above, before) if version.reads_before else above
+            others = self._others(version)
+            return of_value if others is None else Binary("*", of_value, others), self._of_product(version, above)
+        return above, above
+
+    def _reduced(self, version: _Version, stem: str, value: Expression, reduction: str) -> str:
+        """A tensor like the target of a statement that reduces another value where the statement does."""
+        name, one = self.fresh(stem), version.one
+        if version.is_part:  # all elements are defined before a part is
+            self.define(name, one.statement.target, lambda at: ZERO if reduction == "+" else ONE)
+        clauses = self.ranges(one.every_index, version.ranges)
+        self.add(name, one.indices, value, reduction, not version.is_part, clauses)
+        return name
+
+    def _of_product(self, version: _Version, above: Expression) -> Expression:
+        """The gradient of what a statement multiplies: that of the target times all factors."""
+        if not version.reads_before:
+            return ZERO
+        factors = self._reduced(version, "factors", version.stored, "*")
+        return Binary("*", above, element_of(factors, version.at))
+
+    def _others(self, version: _Version) -> Expression | None:
+        """For each factor of a product over indices the product of the others; None of one that is alone.
+
+        Each is multiplied anew: a quotient is none where a factor is 0.
+        """
+        every, kept = version.one.every_index, version.one.indices
+        if len(every) == len(kept):
+            return None
+        others = self.fresh("others")
+        lows = {index: version.ranges[index][0] for index in every}
+        extents = {index: version.ranges[index][1] - lows[index] for index in every}
+        at = {index: self.fresh("p") for index in every}
+        walked = {index: self.fresh("p") if index not in kept else at[index] for index in every}
+        places = {index: moved(Name(walked[index]), "+", self.size(lows[index])) for index in every}
+        same = [Binary("==", Name(walked[index]), Name(at[index])) for index in every if index not in kept]
+        value = Conditional(_all(same), ONE, replaced(version.stored, places))
+        ranges = {name: (0, extents[index]) for index in every for name in (at[index], walked[index])}
+        self.add(others, list(at.values()), value, "*", True, self.ranges(list(ranges), ranges))
+        return element_of(others, [moved(Name(index), "-", self.size(lows[index])) for index in every])
+
+    def _contribute_kept(self, version: _Version, before: str) -> None:
+        """Add the gradient of what a statement that is of a part leaves as it was: of all beside that part."""
+        source = self._target_of[before]
+        if not self.function.types[source].is_float:
+            return
+        shape = self.inferred.shapes[source]
+        at = [self.fresh("p") for _ in shape]
+        inside_: list[Expression] = []
+        for place, index, dim in zip(at, version.one.indices, shape, strict=True):
+            low, high = version.ranges[index]
+            inside_ += [Binary(">=", Name(place), self.size(low))] if low != 0 else []
+            inside_ += [Binary("<", Name(place), self.size(high))] if high != dim else []
+        above = element_of(self._adjoints[version.name], [Name(place) for place in at])
+        clauses = self.ranges(at, dict(zip(at, ((0, dim) for dim in shape), strict=True)))
+        target, fresh = self._adjoint(before)
+        self.add(target, at, Conditional(_all(inside_), ZERO, above), "+", fresh, clauses)
 
     def _contribute(self, version: _Version, read: Applied | Name, value: Expression, indices: Sequence[str]) -> None:
         """Add a value, over indices of a statement, to the gradient of the element that it reads."""
@@ -258,8 +285,8 @@ class _Gradient:
         if not self.function.types[source].is_float or (is_parameter and read.name not in self.wanted):
             return
         subscripts = read.arguments if isinstance(read, Applied) else ()
-        shape = self._inferred.shapes[source]
-        at = [self._fresh("p") for _ in shape]
+        shape = self.inferred.shapes[source]
+        at = [self.fresh("p") for _ in shape]
         solved, guards, compared = self._solved(version, subscripts, at, shape)
         made = replaced(_renamed(value, version.names, self.function.scope.ranks), solved)
         for guard in compared:  # what they read may be read only where the value may
@@ -273,17 +300,22 @@ class _Gradient:
                 left.append(index)
             elif index not in solved:  # it is added up for each value of an index that it does not depend on
                 low, high = version.ranges[index]
-                count = Applied("max", (self._size(high - low), Number(0)))
+                count = Applied("max", (self.size(high - low), Number(0)))
                 made = inside(made, lambda one, count=count: Binary("*", one, count))  # type: ignore[misc]
         if len({type_ for type_ in self.function.types.values() if type_.is_float}) > 1:
             made = Applied(self.function.types[source].value, (made,))
         ranges = {**{one: (0, dim) for one, dim in zip(at, shape, strict=True)}, **version.ranges}
-        if read.name not in self._adjoints:
-            self._adjoints[read.name] = self._fresh(f"g_{read.name}")
-        target = self._adjoints[read.name]
-        fresh = target not in self._begun
-        self._begun.add(target)
-        self._add(target, at, made, "+", fresh, self._ranges([*at, *left], ranges))
+        target, fresh = self._adjoint(read.name)
+        self.add(target, at, made, "+", fresh, self.ranges([*at, *left], ranges))
+
+    def _adjoint(self, name: str) -> tuple[str, bool]:
+        """The gradient of a tensor, and whether what is added to it now is the first."""
+        if name not in self._adjoints:
+            self._adjoints[name] = self.fresh(f"g_{name}")
+        target = self._adjoints[name]
+        fresh = target not in self.begun
+        self.begun.add(target)
+        return target, fresh
 
     def _solved(
         self, version: _Version, subscripts: Sequence[Expression], at: Sequence[str], shape: Sequence[Dim]
@@ -297,36 +329,51 @@ class _Gradient:
         compared: list[Expression] = []
         for subscript, place, dim in zip(subscripts, at, shape, strict=True):
             given = replaced(subscript, solved)
-            form = affine(given, self._inferred.known)
-            unit = [i for i in version.one.every_index if form is not None and abs(form.factors.get(i, 0)) == 1]
-            index = next((i for i in unit if i not in solved), None)
+            form = affine(given, self.inferred.known)
+            index = None if form is None else self._solvable(version, form, solved)
             if index is None or form is None:
                 compared.append(Binary("==", given, Name(place)))
                 continue
-            rest = replaced(given, {index: Number(0)})
-            own: Expression = Name(place) if given == Name(index) else Binary("-", Name(place), rest)
-            own = own if form.factors[index] == 1 else Unary("-", own)
+            rest = _without(form, index)
+            own: Expression = Name(place) if rest == Number(0) else Binary("-", Name(place), rest)
+            own = own if form.factors[index] > 0 else Unary("-", own)
+            step = abs(form.factors[index])
+            if step > 1:
+                guards.append(Binary("==", Binary("%", own, Number(step)), Number(0)))
+                own = Binary("/", own, Number(step))
             solved = {name: replaced(one, {index: own}) for name, one in solved.items()} | {index: own}
             low, high = version.ranges[index]
             if not (isinstance(own, Name) and (low, high) == (0, dim)):
-                guards += [Binary(">=", own, self._size(low)), Binary("<", own, self._size(high))]
+                guards += [Binary(">=", own, self.size(low)), Binary("<", own, self.size(high))]
         return solved, [replaced(one, solved) for one in guards], [replaced(one, solved) for one in compared]
 
-    def _ranges(self, indices: Sequence[str], ranges: Mapping[str, tuple[Dim, Dim]]) -> tuple[Clause, ...]:
-        return tuple(RangeClause(i, self._size(ranges[i][0]), self._size(ranges[i][1])) for i in indices)
-
-    def _size(self, dim: Dim) -> Expression:
-        """An extent as an expression of sizes."""
-        if isinstance(dim, int):
-            return Number(dim)
-        if _QUOTIENT.search(str(dim)):
-            raise self._refused(f"the range {dim}")
-        (function,) = parse(f"def extent(float x) -> (r) {{ r = {dim} }}")
-        return function.statements[0].value
+    def _solvable(self, version: _Version, form: Affine, solved: Mapping[str, Expression]) -> str | None:
+        """The index that a subscript is solved for: one of the target rather than one that is reduced."""
+        known = [index for index in version.one.every_index if index in form.factors and index not in solved]
+        order = {index: (index not in version.one.indices, abs(form.factors[index]) != 1) for index in known}
+        return min(known, key=order.__getitem__, default=None)
 
 
-def _element(name: str, at: Sequence[Expression]) -> Applied | Name:
-    return Applied(name, tuple(at)) if at else Name(name)
+def _without(form: Affine, index: str) -> Expression:
+    """What a subscript adds to a multiple of an index."""
+    made = extent_expression(form.constant)
+    assert made is not None  # sums and products of sizes
+    for name, factor in form.factors.items():
+        if name != index:
+            size = abs(factor)
+            term: Expression = Name(name) if size == 1 else Binary("*", Number(size), Name(name))
+            if made == Number(0):
+                made = term if factor > 0 else Unary("-", term)
+            else:
+                made = Binary("+" if factor > 0 else "-", made, term)
+    return made
+
+
+def _all(conditions: Sequence[Expression]) -> Expression:
+    first, *more = conditions
+    for one in more:
+        first = Binary("&&", first, one)
+    return first
 
 
 def _renamed(value: Expression, names: Mapping[str, str], ranks: Mapping[str, int]) -> Expression:
