@@ -12,7 +12,7 @@ from torch.export.graph_signature import ConstantArgument, SymIntArgument
 from torch.utils import _pytree as pytree
 
 from eqsat.errors import UsageError
-from eqsat.pytorch.tensors import array_of, tensor_of
+from eqsat.language.pytorch.tensors import array_of, tensor_of
 
 
 @dataclass(frozen=True)

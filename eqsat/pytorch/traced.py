@@ -12,9 +12,9 @@ import torch
 
 from eqsat.language.pytorch.exporting import exported, onnx_program
 from eqsat.language.pytorch.onnx_program import graph_of
+from eqsat.language.pytorch.tensors import array_of, tensor_of
 from eqsat.language.terms.graph import Graph
 from eqsat.language.terms.types import TensorType
-from eqsat.pytorch.tensors import array_of, tensor_of
 from eqsat.report.result import Result
 
 _NAME = "torch.compile"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from eqsat.errors import UsageError
+from eqsat.language.comprehension.pytorch import is_tensor
 from eqsat.language.terms import Array, DType
 
 
@@ -33,10 +33,12 @@ def array_of(value: Any) -> Array:
             return np.asarray(value)
         except ValueError as error:
             raise UsageError(f"no array: {error}", expected="an array") from None
-    if getattr(value, "requires_grad", False):
-        value = value.detach()
     try:
-        return np.from_dlpack(value)
+        if is_tensor(value):
+            from eqsat.language.pytorch import tensors
+
+            value = tensors.array_of(value)
+        return value if isinstance(value, np.ndarray) else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as error:
         raise UsageError(
             f"an array that NumPy cannot read: {error}", expected="an array in this machine's memory"
@@ -49,13 +51,3 @@ def overlap(a: Array, b: Array) -> bool:
         return np.shares_memory(a, b, max_work=10_000)  # type: ignore[arg-type]
     except np.exceptions.TooHardError:
         return False
-
-
-def torch_of(values: Sequence[Any]) -> Any:
-    """The module torch if an argument is one of its tensors."""
-    for value in values:
-        if type(value).__module__.partition(".")[0] == "torch":
-            import torch
-
-            return torch
-    return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ComprehensionNameError, ShapeError, nearest
@@ -10,6 +10,7 @@ from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.gradient import gradient_of
 from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.comprehension.meaning.resolver import resolve
+from eqsat.language.comprehension.pytorch import is_recorded, recorded
 from eqsat.language.comprehension.text.parser import fault, parse
 from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.graphs.builder import Builder, Tensor
@@ -77,11 +78,15 @@ class DefinedFunction(TensorFunction):
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not.
 
-        Of tensors of a graph, the results are tensors of that graph.
+        Of tensors of a graph, the results are tensors of that graph. Of tensors of PyTorch in which it asks for
+        gradients, it records `gradient`, as of any other function.
         """
-        for value in (*arguments, *named.values()):
+        values = (*arguments, *named.values())
+        for value in values:
             if isinstance(value, Tensor):
                 return self._applied(value.graph, self.by_name(arguments, named))
+        if out is None and is_recorded(values):
+            return recorded(super().__call__, self.gradient, self.by_name(arguments, named))
         return super().__call__(*arguments, out=out, **named)
 
     def gradient(self, *names: str) -> DefinedFunction:
@@ -96,8 +101,7 @@ class DefinedFunction(TensorFunction):
         >>> f.gradient("x")(np.eye(2, dtype=np.float32), np.ones(2, np.float32), np.array([3, 4], np.float32))
         array([3., 4.], dtype=float32)
         """
-        function = gradient_of(self, names)
-        return comprehension(print_function(function))[function.name]
+        return gradient_function(self, names)
 
     def _applied(self, graph: Builder, given: Mapping[str, Any]) -> Any:
         """The tensors that the function makes in a graph."""
@@ -109,3 +113,9 @@ class DefinedFunction(TensorFunction):
             operands.append(value if isinstance(value, Tensor) else self.argument(name, dtype, value))
         numbers = {name: int(self.argument(name, self.types[name], given[name])) for name in self.needs}
         return graph.apply(operator_of(self).name, *operands, **numbers)
+
+
+def gradient_function(function: TensorFunction, names: Sequence[str] = ()) -> DefinedFunction:
+    """The gradient of a function in parameters; UsageError where there is none."""
+    made = gradient_of(function, names)
+    return comprehension(print_function(made))[made.name]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BoundsError, ShapeError, UsageError, nearest
-from eqsat.language.comprehension.arguments import array_of, number_of, overlap, torch_of
+from eqsat.language.comprehension.arguments import array_of, number_of, overlap
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.proofs import OpenBound, open_bounds
 from eqsat.language.comprehension.extents.ranges import Inferred
@@ -18,6 +18,7 @@ from eqsat.language.comprehension.meaning.canonical import canonical
 from eqsat.language.comprehension.meaning.element_types import NAMED
 from eqsat.language.comprehension.meaning.scopes import Scope
 from eqsat.language.comprehension.meaning.typed import typed
+from eqsat.language.comprehension.pytorch import is_recorded, torch_of
 from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.comprehension.text.syntax import Parameter
 from eqsat.language.terms import Array, Dim, DType, TensorType
@@ -132,13 +133,22 @@ class TensorFunction:
         self, results: tuple[Array, ...], arguments: Sequence[Any], named: Mapping[str, Any], out: Any = None
     ) -> Any:
         """The results of a call as it returns them: written to `out`, or of the library that the arguments are of."""
-        back = torch_of([*arguments, *named.values()])
+        values = [*arguments, *named.values()]
         if out is not None:
+            if is_recorded(values):
+                raise UsageError(
+                    "out: arguments in which gradients are asked for",
+                    where=self.name,
+                    expected="results of its own, which autograd records",
+                    remedy="call it without out, or under torch.no_grad()",
+                )
             several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(results) > 1)
             self._write(list(out) if several else [out], results)
             return out
-        if back is not None:
-            results = tuple(back.from_numpy(np.ascontiguousarray(one)) for one in results)
+        if torch_of(values) is not None:
+            from eqsat.language.pytorch.tensors import tensor_of
+
+            results = tuple(tensor_of(one) for one in results)
         return results[0] if len(results) == 1 else results
 
     def _write(self, out: Sequence[Any], results: Sequence[Array]) -> None:

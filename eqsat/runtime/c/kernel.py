@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError
+from eqsat.language.comprehension.engine import gradient_function
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.comprehension.pytorch import is_recorded, recorded
 from eqsat.language.terms import Array
 from eqsat.runtime.c.blas import blas_pointers
 from eqsat.runtime.c.library import Entry, libraries
@@ -144,13 +146,14 @@ Chooser = Callable[[TensorFunction, Inferred], MappingOptions]
 class ComprehensionKernel:
     """A function of a comprehension in C: called as the function is, and compiled once for the shapes of a call.
 
-    Results are those of the function, but for the order of sums.
+    Results are those of the function, but for the order of sums. PyTorch's autograd gets gradients of kernels too.
     """
 
     def __init__(self, function: TensorFunction, choose: Chooser) -> None:
         self.function, self._choose = function, choose
         self._compiled: dict[Any, CompiledFunction] = {}
         self._direct: dict[Any, CompiledFunction] = {}
+        self._gradients: dict[tuple[str, ...], ComprehensionKernel] = {}
         self._types = tuple(function.types[one.name].numpy for one in function.scope.function.parameters)
 
     def __repr__(self) -> str:
@@ -162,9 +165,17 @@ class ComprehensionKernel:
             made = self._straight(arguments)
             if made is not None:
                 return made
+        if out is None and is_recorded((*arguments, *named.values())):
+            return recorded(self, self._gradient, self.function.by_name(arguments, named))
         inferred, tensors = self.function.bind(arguments, named)
         results = self._at(inferred, tensors).run(tensors)
         return self.function.deliver(results, arguments, named, out)
+
+    def _gradient(self, *names: str) -> ComprehensionKernel:
+        """The kernel of the gradient in parameters, by options chosen likewise."""
+        if names not in self._gradients:
+            self._gradients[names] = ComprehensionKernel(gradient_function(self.function, names), self._choose)
+        return self._gradients[names]
 
     def _at(self, inferred: Inferred, tensors: Mapping[str, Array]) -> CompiledFunction:
         given = frozenset(name for name in self.function.scope.updated if name in tensors)
