@@ -132,9 +132,9 @@ def _default_form(kernel: CKernel) -> KernelChoice:
             return KernelChoice("winograd", options)
     if "packed" in kernel.forms and _rows(kernel.forms["packed"]) >= _MANY_ROWS:
         form: Form = "packed_32" if is_wide and "packed_32" in kernel.forms else "packed"
-        return KernelChoice(form, next(tiles(form)))
+        return KernelChoice(form, tiles(form)[0])
     if "unfolded" in kernel.forms:
-        return KernelChoice("unfolded", next(tiles("unfolded")) if is_wide else options)
+        return KernelChoice("unfolded", tiles("unfolded")[0] if is_wide else options)
     return KernelChoice("direct", options)
 
 

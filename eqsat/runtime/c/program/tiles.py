@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
 
 from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.groups.lowering import PANELS
@@ -13,6 +15,8 @@ from eqsat.runtime.kernels.nests.options import MappingOptions
 _TILES = ((6, 2, 4), (4, 3, 2), (6, 2, 1), (12, 1, 2), (1, 8, 4))
 #: Tiles of the widest vectors: a processor that has them has twice as many registers.
 _WIDE_TILES = ((13, 2, 4), (8, 3, 1), (13, 2, 1), (28, 1, 1), (1, 8, 4))
+#: Tiles of panels that are copied: as above, and whether they are walked down their rows, one panel at a time.
+_COPIED_TILES = ((8, 3, 2, True), (13, 2, 4, True), (6, 4, 1, False))
 #: Rows and vectors by the panels that vectors are read of.
 _WIDE_PANELS: Mapping[Form, tuple[int, int]] = {"packed": (28, 1), "packed_32": (13, 2), "packed_48": (8, 3)}
 #: Bytes of the widest vectors, and of those that any processor is given.
@@ -30,18 +34,33 @@ def vector_width() -> int:
     return _WIDE if toolchain().vector_bytes >= _WIDE else _USUAL
 
 
-def tiles(form: Form) -> Iterator[MappingOptions]:
-    """Options with the tiles that are tried for a form, the most promising first."""
+def tiles(form: Form, most: int = 10) -> list[MappingOptions]:
+    """Options with the tiles that are tried for a form, the most promising first, and no more than so many."""
     if form in PANELS:
-        yield from _tiles_of_panels(form)
-        return
-    near = form in _COPIED
-    few = len(_TILES) if form == "direct" else 1 if vector_width() == _WIDE else 2
+        found = _tiles_of_panels(form)
+    elif form in _COPIED:
+        found = _tiles_of_copies()
+    else:
+        found = _tiles_in_place()
+    return list(islice(found, most))
+
+
+def _tiles_in_place() -> Iterator[MappingOptions]:
     if vector_width() == _WIDE:
-        for rows, vectors, unroll in _WIDE_TILES if form == "direct" else _WIDE_TILES[:3]:
-            yield MappingOptions(rows, vectors, unroll=unroll, vector_bytes=_WIDE, pack_near=near)
-    for rows, vectors, unroll in _TILES[:few]:
-        yield MappingOptions(rows, vectors, unroll=unroll, pack_near=near)
+        for rows, vectors, unroll in _WIDE_TILES:
+            yield MappingOptions(rows, vectors, unroll=unroll, vector_bytes=_WIDE)
+    for rows, vectors, unroll in _TILES:
+        yield MappingOptions(rows, vectors, unroll=unroll)
+
+
+def _tiles_of_copies() -> Iterator[MappingOptions]:
+    if vector_width() == _WIDE:
+        for rows, vectors, unroll, is_down in _COPIED_TILES:
+            options = MappingOptions(rows, vectors, unroll=unroll, vector_bytes=_WIDE, pack_near=True)
+            yield replace(options, is_column_major=is_down)
+        return
+    for rows, vectors, unroll in _TILES[:2]:
+        yield MappingOptions(rows, vectors, unroll=unroll, pack_near=True)
 
 
 def _tiles_of_panels(form: Form) -> Iterator[MappingOptions]:

@@ -13,7 +13,7 @@ from eqsat.runtime.c.program.tuning import candidates, known_choice, tune_progra
 from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.programs.arena import arrange
-from tests.support.c_graphs import GRAPHS, inputs_of, product, weights
+from tests.support.c_graphs import GRAPHS, convolution, inputs_of, product, weights
 from tests.support.c_programs import assert_same, computed
 
 
@@ -66,6 +66,17 @@ def test_tiles_of_rows_are_as_even_as_they_can_be():
     (kernel,) = kernels_of(product(25, 64, 64))
     code = text_of(kernel, "packed_32", rows=14, vector_bytes=64)
     assert "acc_12_1" in code and "acc_13_1" not in code  # 13 and 12
+
+
+def test_windows_are_copied_in_strips_that_are_worth_a_look_at_all_filters():
+    def copied(*shape):
+        (kernel,) = kernels_of(convolution((1, *shape), (24, shape[0], 3, 3), pads=(1, 1, 1, 1)))
+        buffers = kernel.forms["unfolded"].computation.buffers.values()
+        return max(one.shape[1] for one in buffers if len(one.shape) == 2 and one.shape[0] == 9 * shape[0])
+
+    assert copied(16, 13, 13) == 169  # 13 is prime: not row by row
+    assert copied(16, 6, 100) == 600
+    assert copied(128, 60, 60) == 60  # one row is what fits
 
 
 def test_panels_are_fetched_ahead_and_nothing_else_is():

@@ -21,7 +21,7 @@ from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.runtime.programs.arena import arrange
-from eqsat.runtime.programs.arrays import aligned, strided
+from eqsat.runtime.programs.arrays import aligned, aligned_parts, strided
 from eqsat.runtime.programs.launches import Buffer, Fallback, Launch
 from eqsat.runtime.programs.program import KernelProgram
 from eqsat.testing.cuda.host import HostMachine
@@ -71,6 +71,16 @@ def test_memory_is_aligned_and_holds_any_element_type(dtype):
     assert memory.ctypes.data % BUFFER_ALIGNMENT == 0
     strided(memory, View.of("x", dtype, (10,)))[...] = np.arange(10)
     assert memory[: 10 * dtype.itemsize].view(dtype.numpy).astype(int).tolist() == list(range(10))
+
+
+def test_parts_of_one_block_are_aligned_and_apart():
+    parts = aligned_parts([80, 0, 257, 4])
+    assert [one.nbytes for one in parts] == [80, 0, 257, 4]
+    assert all(one.ctypes.data % BUFFER_ALIGNMENT == 0 for one in parts)
+    for number, one in enumerate(parts):
+        one[...] = number
+    assert [set(one.tolist()) for one in parts] == [{0}, set(), {2}, {3}]
+    assert parts[3].ctypes.data - parts[0].ctypes.data == 3 * BUFFER_ALIGNMENT
 
 
 def test_tf32_keeps_ten_bits_of_mantissa_and_what_is_not_finite():

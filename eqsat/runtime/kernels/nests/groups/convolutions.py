@@ -16,7 +16,7 @@ from eqsat.runtime.kernels.nests.groups.products import finish_sum, multiplied, 
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements
 
 #: Bytes of windows that are copied before they are multiplied, and the fewest columns of a product.
-_WINDOW_BYTES, _FEWEST_COLUMNS = 1 << 18, 48
+_WINDOW_BYTES, _FEWEST_COLUMNS = 1 << 19, 48
 _add, _maximum = FUNCTIONS["add"], FUNCTIONS["maximum"]
 
 
@@ -34,9 +34,11 @@ def conv_finish(body: GroupStatements, node: Node) -> Callable[[Expr, Coords], E
     return finish
 
 
-def divisor(number: int, most: int) -> int:
-    """The largest divisor of a number that is no more than another; 1 at least."""
-    return next(one for one in range(max(min(number, most), 1), 0, -1) if number % one == 0)
+def _strip(rows: int, most: int, fewest: int) -> int:
+    """Rows of a strip: a divisor, as large as fits, but not smaller than is worth a look at all filters."""
+    known = [one for one in range(1, rows + 1) if rows % one == 0]
+    fitting = [one for one in known if fewest <= one <= most]
+    return fitting[-1] if fitting else next((one for one in known if one >= fewest), rows)
 
 
 def conv(body: GroupStatements, node: Node) -> None:
@@ -130,7 +132,7 @@ def _unfolded_conv(body: GroupStatements, node: Node) -> None:
         # As many rows of windows at a time as stay in a cache near the processor.
         source = padded(body, x, pads, number(0, computed(body.group.types[x].dtype)))
         fitting = _WINDOW_BYTES // (terms * wide * dtype.itemsize)
-        rows = divisor(down, max(fitting, -(-_FEWEST_COLUMNS // wide)))
+        rows = _strip(down, fitting, -(-_FEWEST_COLUMNS // wide))
         columns = body.temporary(dtype, (terms, rows * wide))
     strips = down // rows
     with body.repeated(images * groups * strips) as turn:

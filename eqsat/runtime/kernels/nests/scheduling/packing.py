@@ -13,7 +13,7 @@ from eqsat.runtime.kernels.nests.scheduling.strides import depends, may_pack
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
 
 #: Bytes of the largest copy.
-MOST_PACKED = 1 << 18
+MOST_PACKED = 1 << 19
 
 
 @dataclass(frozen=True)
