@@ -135,15 +135,9 @@ class TensorFunction:
         """The results of a call as it returns them: written to `out`, or of the library that the arguments are of."""
         values = [*arguments, *named.values()]
         if out is not None:
-            if is_recorded(values):
-                raise UsageError(
-                    "out: arguments in which gradients are asked for",
-                    where=self.name,
-                    expected="results of its own, which autograd records",
-                    remedy="call it without out, or under torch.no_grad()",
-                )
-            several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(results) > 1)
-            self._write(list(out) if several else [out], results)
+            types = [(made.shape, made.dtype) for made in results]
+            for array, made in zip(self.destinations(out, types, values), results, strict=True):
+                array[...] = made
             return out
         if torch_of(values) is not None:
             from eqsat.language.pytorch.tensors import tensor_of
@@ -151,18 +145,30 @@ class TensorFunction:
             results = tuple(tensor_of(one) for one in results)
         return results[0] if len(results) == 1 else results
 
-    def _write(self, out: Sequence[Any], results: Sequence[Array]) -> None:
-        if len(out) != len(results):
-            raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(results)}")
+    def destinations(
+        self, out: Any, types: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], arguments: Sequence[Any] = ()
+    ) -> list[Array]:
+        """The arrays that `out` gives for results of shapes and element types; UsageError or ShapeError for others."""
+        if is_recorded(arguments):
+            raise UsageError(
+                "out: arguments in which gradients are asked for",
+                where=self.name,
+                expected="results of its own, which autograd records",
+                remedy="call it without out, or under torch.no_grad()",
+            )
+        several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(types) > 1)
+        out = list(out) if several else [out]
+        if len(out) != len(types):
+            raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(types)}")
         if any(isinstance(one, np.generic) or not hasattr(one, "__dlpack__") for one in out):
             raise UsageError("out: a value that is no array", where=self.name, expected="arrays that are written to")
         arrays = [array_of(one) for one in out]
-        for number, (name, array, made) in enumerate(zip(self.results, arrays, results, strict=True)):
-            if array.shape != made.shape or array.dtype != made.dtype:
+        for number, (name, array, (shape, dtype)) in enumerate(zip(self.results, arrays, types, strict=True)):
+            if array.shape != shape or array.dtype != dtype:
                 raise ShapeError(
                     f"out: {array.dtype.name}{list(array.shape)} for {name}",
                     where=self.name,
-                    expected=f"{made.dtype.name}{list(made.shape)}",
+                    expected=f"{dtype.name}{list(shape)}",
                 )
             if not array.flags.writeable:
                 raise UsageError(f"out: {name} is read-only", where=self.name, expected="an array that is written to")
@@ -170,8 +176,7 @@ class TensorFunction:
                 raise UsageError(
                     f"out: {name} shares memory with another result", where=self.name, expected="memory of its own"
                 )
-        for array, made in zip(arrays, results, strict=True):
-            array[...] = made
+        return arrays
 
     def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
         """The ranges and shapes for arguments, and the arrays by name; ShapeError or UsageError for what is wrong."""

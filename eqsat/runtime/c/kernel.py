@@ -77,6 +77,24 @@ class CompiledFunction:
             raise BackendError("a kernel that fails where its comprehension does not", where=function.name)
         return tuple(results)
 
+    def takes(self, results: Sequence[Array], tensors: Mapping[str, Array]) -> bool:
+        """True of memory that the kernel may write its results to at once.
+
+        It lies side by side, and apart from all that the kernel reads; and a call that fails leaves what was there,
+        so that none of a kernel that can fail is.
+        """
+        return (
+            not self.text.can_fail
+            and not self.given
+            and all(one.flags.c_contiguous for one in results)
+            and not any(np.may_share_memory(one, other) for one in results for other in tensors.values())
+        )
+
+    def write(self, results: Sequence[Array], tensors: Mapping[str, Array]) -> None:
+        """Compute the results into memory that the kernel takes."""
+        operands = [np.ascontiguousarray(tensors[one.name]) for one in self.function.scope.function.parameters]
+        self._call(operands, results)()
+
     def bound(self, tensors: Mapping[str, Array]) -> Callable[[], int]:
         """A call that computes the results of arrays that are looked at once; for measuring."""
         return self._call(*self._arrays(tensors))
@@ -146,6 +164,8 @@ Chooser = Callable[[TensorFunction, Inferred], MappingOptions]
 class ComprehensionKernel:
     """A function of a comprehension in C: called as the function is, and compiled once for the shapes of a call.
 
+    Results that `out` takes are computed there at once where that is memory of its own, else apart and copied.
+
     Results are those of the function, but for the order of sums. PyTorch's autograd gets gradients of kernels too.
     """
 
@@ -168,7 +188,13 @@ class ComprehensionKernel:
         if out is None and is_recorded((*arguments, *named.values())):
             return recorded(self, self._gradient, self.function.by_name(arguments, named))
         inferred, tensors = self.function.bind(arguments, named)
-        results = self._at(inferred, tensors).run(tensors)
+        compiled = self._at(inferred, tensors)
+        if out is not None:
+            arrays = self.function.destinations(out, compiled.result_types, (*arguments, *named.values()))
+            if compiled.takes(arrays, tensors):
+                compiled.write(arrays, tensors)
+                return out
+        results = compiled.run(tensors)
         return self.function.deliver(results, arguments, named, out)
 
     def _gradient(self, *names: str) -> ComprehensionKernel:

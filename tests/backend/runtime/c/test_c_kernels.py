@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +135,64 @@ def test_calls_take_what_calls_of_functions_take() -> None:
         kernel(a.astype(np.float64), b)
     with pytest.raises(UsageError):
         kernel(a)
+
+
+STENCIL = """
+def stencil(float(N) x, float(N) w) -> (y, z) {
+  y(i) = w(i) * (x(i) + x(i + 1)) where i in 0:N-1
+  z(i) = y(i) - x(i)
+}"""
+
+
+def taken(kernel: Any, *arguments: Any, out: Any) -> int:
+    """The bytes that a call takes beside its arguments at most."""
+    kernel(*arguments, out=out)
+    tracemalloc.start()
+    try:
+        kernel(*arguments, out=out)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+def test_results_may_share_memory_with_what_is_read() -> None:
+    kernel, size = eqsat.kernel(STENCIL), 40_000
+    x, w = drawn(size), drawn(size)
+    wanted = eqsat.comprehension(STENCIL).stencil(x, w)
+
+    def check(memory: Any, first: Any, second: Any, results: Any) -> None:
+        memory[...], (given, weights) = 0, (first(memory), second(memory))
+        given[...], weights[...] = x, w
+        kernel(given, weights, out=results(memory))
+        for one, other in zip(results(memory), wanted, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+
+    rows = [lambda m, k=k: m[k * size : (k + 1) * size] for k in range(2)]
+    made = [lambda m, k=k: m[k * size : (k + 1) * size - 1] for k in range(4)]
+    memory = np.zeros(5 * size, np.float32)
+    check(memory, rows[0], rows[1], lambda m: (made[2](m), made[3](m)))  # apart
+    check(memory, rows[0], rows[1], lambda m: (made[0](m), made[2](m)))  # in place
+    check(memory, rows[0], rows[1], lambda m: (made[1](m), made[0](m)))
+    check(memory, rows[0], rows[1], lambda m: (m[size - 7 : 2 * size - 8], made[2](m)))  # over parts of both
+    check(memory, rows[0], rows[1], lambda m: (m[2 * size : 4 * size - 2 : 2], m[4 * size : -1]))  # every other
+
+
+def test_memory_of_its_own_is_written_at_once_and_other_after_a_copy() -> None:
+    kernel, size = eqsat.kernel(STENCIL), 40_000
+    x, w, apart = drawn(size), drawn(size), [np.zeros(size - 1, np.float32) for _ in range(2)]
+    assert taken(kernel, x, w, out=apart) < 4 * size
+    assert taken(kernel, x, w, out=[x[1:], apart[0]]) >= 2 * 4 * (size - 1)
+    assert taken(kernel, x, w, out=[np.zeros(2 * size - 2, np.float32)[::2], apart[0]]) >= 2 * 4 * (size - 1)
+
+
+def test_a_call_that_fails_leaves_the_memory_for_its_results_as_it_was() -> None:
+    kernel, out = eqsat.kernel(LOOK_UP), np.full((3, 4), 7, np.float32)
+    table = drawn(5, 4)
+    with pytest.raises(BoundsError):
+        kernel(table, np.array([0, 1, 9], np.int32), out=out)
+    assert (out == 7).all()
+    kernel(table, np.array([0, 1, 4], np.int32), out=out)
+    np.testing.assert_array_equal(out, table[[0, 1, 4]])
 
 
 @pytest.mark.parametrize("threads", [1, 2])

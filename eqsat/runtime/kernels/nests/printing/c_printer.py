@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -25,6 +26,10 @@ ALIGNMENT = 64
 _BLOCK = 16
 #: Arrays of more bytes are no variables of a function.
 MOST_ON_STACK = 1 << 18
+
+
+#: Texts that say that a function failed.
+_FAILING = re.compile(r"\bfailed = 1\b|\b(INSIDE|CHECKED)\b")
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,11 @@ class FunctionText:
     def array_entry(self) -> str:
         """The function that takes arrays of NumPy, as objects, and the workspace."""
         return f"{self.name}_arrays"
+
+    @property
+    def can_fail(self) -> bool:
+        """True if it may return 1, its results unfinished."""
+        return _FAILING.search(self.code) is not None
 
     @property
     def complete(self) -> str:
