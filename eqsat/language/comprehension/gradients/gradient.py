@@ -331,10 +331,10 @@ class _Gradient(StatementWriter):
             given = replaced(subscript, solved)
             form = affine(given, self.inferred.known)
             index = None if form is None else self._solvable(version, form, solved)
-            if index is None or form is None:
+            rest = None if form is None or index is None else _without(form, index)
+            if index is None or form is None or rest is None:
                 compared.append(Binary("==", given, Name(place)))
                 continue
-            rest = _without(form, index)
             own: Expression = Name(place) if rest == Number(0) else Binary("-", Name(place), rest)
             own = own if form.factors[index] > 0 else Unary("-", own)
             step = abs(form.factors[index])
@@ -354,10 +354,11 @@ class _Gradient(StatementWriter):
         return min(known, key=order.__getitem__, default=None)
 
 
-def _without(form: Affine, index: str) -> Expression:
-    """What a subscript adds to a multiple of an index."""
+def _without(form: Affine, index: str) -> Expression | None:
+    """What a subscript adds to a multiple of an index; None where the language has no text for it."""
     made = extent_expression(form.constant)
-    assert made is not None  # sums and products of sizes
+    if made is None:
+        return None
     for name, factor in form.factors.items():
         if name != index:
             size = abs(factor)
