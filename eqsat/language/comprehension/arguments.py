@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,9 @@ import numpy as np
 from eqsat.errors import UsageError
 from eqsat.language.comprehension.pytorch import is_tensor
 from eqsat.language.terms import Array, DType
+
+#: Devices of DLPack whose memory is this machine's: of the processor, and what is locked for GPUs.
+_AT_HAND = (1, 3)
 
 
 def number_of(value: bool | int | float, dtype: DType) -> Array | None:
@@ -27,7 +31,7 @@ def number_of(value: bool | int | float, dtype: DType) -> Array | None:
 
 
 def array_of(value: Any) -> Array:
-    """An array of NumPy on what was passed, in place where it speaks DLPack."""
+    """An array of NumPy on what was passed: in place where it speaks DLPack, a copy of what a GPU holds."""
     if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
         try:
             return np.asarray(value)
@@ -37,12 +41,45 @@ def array_of(value: Any) -> Array:
         if is_tensor(value):
             from eqsat.language.pytorch import tensors
 
-            value = tensors.array_of(value)
+            value = tensors.array_of(value if is_at_hand(value) else value.detach().cpu())
+        elif is_cupy_array(value):
+            value = value.get()
         return value if isinstance(value, np.ndarray) else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as error:
         raise UsageError(
             f"an array that NumPy cannot read: {error}", expected="an array in this machine's memory"
         ) from None
+
+
+def is_at_hand(value: Any) -> bool:
+    """True of an array in this machine's memory, as DLPack says."""
+    if not hasattr(value, "__dlpack_device__"):
+        return True
+    kind, _ = value.__dlpack_device__()
+    return int(kind) in _AT_HAND
+
+
+def is_cupy_array(value: Any) -> bool:
+    """True of an array of CuPy; CuPy is not imported for it."""
+    return any(one.__module__.partition(".")[0] == "cupy" and one.__name__ == "ndarray" for one in type(value).__mro__)
+
+
+def maker_of(values: Sequence[Any]) -> Callable[[Array], Any] | None:
+    """The function that makes results of arrays, of the library that an argument is of; None where that is NumPy.
+
+    Results are on the device of the first argument of PyTorch's, or on CuPy's current one.
+    """
+    for value in values:
+        if is_tensor(value):
+            from eqsat.language.pytorch.tensors import tensor_of
+
+            device = value.device
+            return lambda array: tensor_of(array).to(device)
+        if is_cupy_array(value):
+            import cupy
+
+            return lambda array: cupy.asarray(array)
+    return None
 
 
 def overlap(a: Array, b: Array) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BoundsError, ShapeError, UsageError, nearest
-from eqsat.language.comprehension.arguments import array_of, number_of, overlap
+from eqsat.language.comprehension.arguments import array_of, is_at_hand, maker_of, number_of, overlap
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.proofs import OpenBound, open_bounds
 from eqsat.language.comprehension.extents.ranges import Inferred
@@ -18,7 +18,7 @@ from eqsat.language.comprehension.meaning.canonical import canonical
 from eqsat.language.comprehension.meaning.element_types import NAMED
 from eqsat.language.comprehension.meaning.scopes import Scope
 from eqsat.language.comprehension.meaning.typed import typed
-from eqsat.language.comprehension.pytorch import is_recorded, torch_of
+from eqsat.language.comprehension.pytorch import is_recorded
 from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.comprehension.text.syntax import Parameter
 from eqsat.language.terms import Array, Dim, DType, TensorType
@@ -139,10 +139,9 @@ class TensorFunction:
             for array, made in zip(self.destinations(out, types, values), results, strict=True):
                 array[...] = made
             return out
-        if torch_of(values) is not None:
-            from eqsat.language.pytorch.tensors import tensor_of
-
-            results = tuple(tensor_of(one) for one in results)
+        make = maker_of(values)
+        if make is not None:
+            results = tuple(make(one) for one in results)
         return results[0] if len(results) == 1 else results
 
     def destinations(
@@ -162,6 +161,8 @@ class TensorFunction:
             raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(types)}")
         if any(isinstance(one, np.generic) or not hasattr(one, "__dlpack__") for one in out):
             raise UsageError("out: a value that is no array", where=self.name, expected="arrays that are written to")
+        if not all(map(is_at_hand, out)):
+            raise UsageError("out: memory of a GPU", where=self.name, expected="arrays in this machine's memory")
         arrays = [array_of(one) for one in out]
         for number, (name, array, (shape, dtype)) in enumerate(zip(self.results, arrays, types, strict=True)):
             if array.shape != shape or array.dtype != dtype:

@@ -1,4 +1,4 @@
-"""Tensors of PyTorch as arguments and results of comprehensions, and calls that its autograd records."""
+"""Calls of comprehensions that the autograd of PyTorch records."""
 
 from __future__ import annotations
 
@@ -10,16 +10,6 @@ from typing import Any
 GradientMaker = Callable[..., Callable[..., Any]]
 
 
-def torch_of(values: Sequence[Any]) -> Any:
-    """The module torch if an argument is one of its tensors."""
-    for value in values:
-        if is_tensor(value):
-            import torch
-
-            return torch
-    return None
-
-
 def is_tensor(value: Any) -> bool:
     """True of a tensor of PyTorch, or of one of its parameters; torch is not imported for it."""
     return any(one.__module__ == "torch" and one.__name__ == "Tensor" for one in type(value).__mro__)
@@ -27,8 +17,11 @@ def is_tensor(value: Any) -> bool:
 
 def is_recorded(values: Sequence[Any]) -> bool:
     """True of arguments with a tensor in which PyTorch asks for a gradient here."""
-    asking = [one for one in values if is_tensor(one) and one.requires_grad]
-    return bool(asking) and bool(torch_of(asking).is_grad_enabled())
+    if not any(is_tensor(one) and one.requires_grad for one in values):
+        return False
+    import torch
+
+    return bool(torch.is_grad_enabled())
 
 
 def recorded(call: Callable[..., Any], gradient: GradientMaker, given: Mapping[str, Any]) -> Any:

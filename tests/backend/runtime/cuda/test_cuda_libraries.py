@@ -262,6 +262,14 @@ def test_every_name_of_cupys_that_is_used_exists(file):
     assert_names_exist(file, roots)
 
 
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="cupy is not installed: make test-libraries")
+def test_arrays_of_cupys_have_what_comprehensions_ask_of_them():
+    cupy = importlib.import_module("cupy")
+    assert (cupy.ndarray.__module__.partition(".")[0], cupy.ndarray.__name__) == ("cupy", "ndarray")
+    assert all(callable(getattr(cupy.ndarray, name)) for name in ("get", "__dlpack__", "__dlpack_device__"))
+    assert callable(cupy.asarray)
+
+
 @needs_cudnn
 def test_every_name_of_cudnns_that_is_used_exists():
     module = importlib.import_module("cudnn")

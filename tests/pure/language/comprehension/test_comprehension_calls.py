@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -132,6 +134,36 @@ def test_outputs_may_be_views_and_share_memory_with_an_argument() -> None:
     line = np.arange(5, dtype=np.float32)
     shifted(line, out=line[1:])
     np.testing.assert_array_equal(line, [0, 1, 3, 5, 7])
+
+
+class OnGpu:
+    """An array as CuPy has it: what it holds is got by a copy, and no address of it is this machine's."""
+
+    def __init__(self, array: Any) -> None:
+        self._array = np.array(array)
+
+    def get(self) -> Any:
+        return self._array.copy()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 2, 0
+
+    def __dlpack__(self, **_: Any) -> Any:
+        raise AssertionError("DLPack gives an address that NumPy cannot read")
+
+
+def test_arrays_of_a_gpu_are_copied_here_and_results_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    standin = type("ndarray", (OnGpu,), {"__module__": "cupy"})
+    monkeypatch.setitem(sys.modules, "cupy", SimpleNamespace(ndarray=standin, asarray=standin))
+    made = MV(standin(A), X)
+    assert type(made) is standin
+    np.testing.assert_array_equal(made.get(), A @ X)
+    assert all(type(one) is standin for one in PAIR(standin(X)))
+    with pytest.raises(UsageError, match="mv: out: memory of a GPU\n  expected arrays in this machine's memory"):
+        MV(A, X, out=standin(np.zeros(2, np.float32)))
+    other = type("array", (OnGpu,), {"__module__": "another"})
+    with pytest.raises(AssertionError, match="NumPy cannot read"):  # of no library that is known to copy
+        MV(A, other(X))
 
 
 def test_empty_tensors_go_in_and_come_out() -> None:
