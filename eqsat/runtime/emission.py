@@ -7,7 +7,7 @@ from typing import Any
 
 from eqsat.errors import UsageError
 from eqsat.runtime.c.kernel import c_text, computation_of
-from eqsat.runtime.c.tuned import FunctionLike, fastest_options, function_of
+from eqsat.runtime.c.tuned import FunctionLike, fastest_options, function_of, options_for
 from eqsat.runtime.cuda.comprehension_kernels import cuda_kernels
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
@@ -52,5 +52,5 @@ def emit(
     if isinstance(options, GpuMapping) or target == "cuda":
         assert not isinstance(options, MappingOptions)
         return "\n".join(kernel.text for kernel in cuda_kernels(computation, GpuMapping.of(options)))
-    chosen = fastest_options(found, inferred) if options == "fastest" else MappingOptions.of(options)
+    chosen = fastest_options(found, inferred) if options == "fastest" else options_for(found, options)
     return c_text(computation, chosen).code

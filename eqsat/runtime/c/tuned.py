@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
 from statistics import median
 from typing import Any
@@ -40,8 +40,9 @@ def kernel(function: FunctionLike, options: Options = "fastest") -> Comprehensio
     """A function of a comprehension compiled to C for the shapes that it is called with.
 
     `options` are MappingOptions, their names and values, "naive", "default", or "fastest": those that `autotune` found
-    for the shapes on this processor, or the default ones. UsageError for unknown options, BackendError in a call where
-    there is no compiler or the function has no C.
+    for the shapes on this processor, or the default ones. `clusters` among them may be a function of a caller's, from
+    the targets of all statements to lists of those that may share loops. UsageError for unknown options, BackendError
+    in a call where there is no compiler or the function has no C.
 
     >>> import numpy as np
     >>> double = kernel("def double(float(N) x) -> (y) { y(i) = 2 * x(i) }")
@@ -50,8 +51,19 @@ def kernel(function: FunctionLike, options: Options = "fastest") -> Comprehensio
     """
     if isinstance(options, str) and options == "fastest":
         return ComprehensionKernel(function_of(function), fastest_options)
-    chosen = MappingOptions.of(options)
-    return ComprehensionKernel(function_of(function), lambda *_: chosen)
+    found = function_of(function)
+    chosen = options_for(found, options)
+    return ComprehensionKernel(found, lambda *_: chosen)
+
+
+def options_for(function: TensorFunction, options: Options) -> MappingOptions:
+    """Options for a function, whose clusters may be a function of its targets; UsageError for others."""
+    if isinstance(options, Mapping) and callable(options.get("clusters")):
+        targets = list(dict.fromkeys(one.statement.target for one in function.scope.statements))
+        made = options["clusters"](targets)
+        nested = isinstance(made, Iterable) and not isinstance(made, str)
+        options = {**options, "clusters": [tuple(one) for one in made] if nested else made}
+    return MappingOptions.of(options)
 
 
 def autotune(

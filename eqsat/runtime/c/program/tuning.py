@@ -148,7 +148,8 @@ def tune_launch(program: KernelProgram, launch: Launch, threads: int | None = No
     times = _timed([machine for _, machine in machines])
     best = min(range(len(machines)), key=lambda number: times[number])
     choice = machines[best][0]
-    candidate = TuningCandidate({_FORM: choice.form, **asdict(choice.options)})
+    values = {name: value for name, value in asdict(choice.options).items() if name != "clusters"}  # which none has
+    candidate = TuningCandidate({_FORM: choice.form, **values})
     with KernelCache() as cache:
         cache.put(key_of(kernel, threads), KernelEntry(candidate, times[best]))
     return choice, times[best]

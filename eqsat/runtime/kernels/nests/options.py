@@ -25,7 +25,8 @@ class MappingOptions:
     `pack_near`. What vectors read of panels that follow each other in memory is fetched `prefetch` bytes ahead, if that
     is not 0. `fusion` says which statements share loops: none with "min", all that may with "max", and with
     "preserve3" those that keep three parallel indices, or all that they have; groups that share rows take
-    `fused_rows` at a time. `library` leaves products of matrices to BLAS. `threads` share the outermost loop.
+    `fused_rows` at a time. With `clusters`, of the names of targets, statements share loops with those of their cluster
+    alone. `library` leaves products of matrices to BLAS. `threads` share the outermost loop.
     UsageError for values that mean nothing.
     """
 
@@ -40,6 +41,7 @@ class MappingOptions:
     prefetch: int = 0
     fusion: Fusion = "max"
     fused_rows: int = 4
+    clusters: tuple[tuple[str, ...], ...] = ()
     library: bool = False
     threads: int = 1
     is_naive: bool = False
@@ -47,6 +49,7 @@ class MappingOptions:
     def __post_init__(self) -> None:
         check_counts(self, ("rows", "vectors", "vector_bytes", "unroll", "fused_rows", "threads"))
         check_counts(self, ("prefetch",), 0)
+        object.__setattr__(self, "clusters", _clusters(self.clusters))
         if self.vector_bytes not in (16, 32, 64):
             raise UsageError(f"vector_bytes = {self.vector_bytes}", where="mapping options", expected="16, 32 or 64")
         if self.fusion not in get_args(Fusion):
@@ -75,6 +78,20 @@ class MappingOptions:
     def to_dict(self) -> dict[str, Any]:
         """The options that are not as by default, by name: what `of` takes."""
         return changed(self)
+
+
+def _clusters(given: Any) -> tuple[tuple[str, ...], ...]:
+    """Clusters of names, of any sequences of them; UsageError for anything else, and for a name in two."""
+    is_nested = isinstance(given, Sequence) and all(
+        isinstance(one, Sequence) and not isinstance(one, str) and all(isinstance(name, str) for name in one)
+        for one in given
+    )
+    names = [name for one in given for name in one] if is_nested else []
+    if not is_nested or len(set(names)) < len(names):
+        raise UsageError(
+            f"clusters = {given!r}", where="mapping options", expected="lists of the names of targets, each in one"
+        )
+    return tuple(tuple(one) for one in given)
 
 
 class _Options(Protocol):

@@ -242,6 +242,31 @@ def test_fusion_strategies_share_as_many_loops_as_they_say() -> None:
     assert "a_r" not in code(two, drawn(8, 3, 9), fusion="preserve3")
 
 
+def test_a_caller_says_which_statements_may_share_loops() -> None:
+    x = drawn(16, 30)
+    halves = [["most", "e"], ["total", "y"]]
+    assert code(ROWS, x).count("for (int b_r") == 1
+    assert code(ROWS, x, clusters=halves).count("for (int b_r") == 2
+    assert code(ROWS, x, clusters=[["most"], ["e"], ["total"], ["y"]]) == code(ROWS, x, fusion="min")
+    assert code(ROWS, x, clusters=[["most", "e", "total", "y"]]) == code(ROWS, x)
+    asked = []
+
+    def cluster(targets: list[str]) -> list[list[str]]:
+        asked.append(targets)
+        return [targets[:2], targets[2:]]
+
+    assert code(ROWS, x, clusters=cluster) == code(ROWS, x, clusters=halves)
+    assert asked == [["most", "e", "total", "y"]]
+    made = eqsat.kernel(ROWS, {"clusters": cluster})(x)
+    np.testing.assert_allclose(made, eqsat.comprehension(ROWS).normal(x), rtol=1e-5, atol=1e-6)
+    with pytest.raises(UsageError, match=r"normal: clusters with 'mosst'\n  expected most, e, total, y\n.*most"):
+        code(ROWS, x, clusters=[["mosst", "e"]])
+    # Statements of no cluster share with none, and none goes where it must not.
+    assert "b_r" not in code(ROWS, x, clusters=[["most"], ["y"]])
+    gemm = "def f(float(M,K) A, float(K,N) B) -> (C, d) { C(m,n) +=! A(m,k) * B(k,n) d(n) +=! C(m,n) }"
+    assert code(gemm, drawn(8, 9), drawn(9, 7), clusters=[["C", "d"]]) == code(gemm, drawn(8, 9), drawn(9, 7))
+
+
 def test_copies_are_made_of_what_lies_apart_is_read_again_and_fits() -> None:
     assert "B_p0" in code(PRODUCT, drawn(64, 32), drawn(48, 32))
     assert "B_p0" not in code(PRODUCT, drawn(64, 32), drawn(48, 32), pack=False)
@@ -269,7 +294,7 @@ def test_every_option_changes_the_text_and_no_result() -> None:
     others = {
         "rows": 3, "vectors": 1, "vector_axis": 2, "vector_bytes": 16, "is_column_major": False, "unroll": 4,
         "pack": False, "pack_near": True, "prefetch": 512, "fusion": "min", "fused_rows": 8, "library": True,
-        "threads": 2, "is_naive": True,
+        "threads": 2, "is_naive": True, "clusters": [["C"]],
     }  # fmt: skip
     assert others.keys() == {field.name for field in dataclasses.fields(MappingOptions)}
 
@@ -285,7 +310,8 @@ def test_every_option_changes_the_text_and_no_result() -> None:
 
 
 def test_options_go_to_json_and_back() -> None:
-    for given in ({}, {"rows": 6, "fusion": "min"}, {"is_naive": True, "vector_bytes": 64}):
+    clustered = {"clusters": [["most", "e"], ["total"]]}
+    for given in ({}, {"rows": 6, "fusion": "min"}, {"is_naive": True, "vector_bytes": 64}, clustered):
         options = MappingOptions.of(given)
         assert MappingOptions.of(json.loads(json.dumps(options.to_dict()))) == options
 
@@ -294,6 +320,8 @@ REFUSED = {
     "an unknown name": ({"row": 4}, "mapping option 'row' expected rows"),
     "a number that is none": ({"rows": 0}, "rows = 0"),
     "a bool": ({"unroll": True}, "unroll = True"),
+    "a name for a cluster": ({"clusters": ["C"]}, "clusters = ['C']"),
+    "a name in two clusters": ({"clusters": [["C"], ["C"]]}, "expected lists of the names of targets, each in one"),
     "vectors of no processor": ({"vector_bytes": 24}, "vector_bytes = 24 expected 16, 32 or 64"),
     "another strategy": ({"fusion": "most"}, "fusion = 'most' expected min, max, preserve3"),
     "too much unrolled": ({"rows": 64, "vectors": 8, "unroll": 16}, f"expected at most {MOST_UNROLLED} copies"),

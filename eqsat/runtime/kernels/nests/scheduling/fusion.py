@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from eqsat.errors import UsageError, nearest
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
 from eqsat.runtime.kernels.nests.computation import (
@@ -36,16 +37,24 @@ class SharedLoops:
         return self.chains[0].first.around
 
 
-def groups(computation: Computation, fusion: Fusion) -> list[SharedLoops]:
+def groups(computation: Computation, fusion: Fusion, clusters: Sequence[Sequence[str]] = ()) -> list[SharedLoops]:
     """The statements of a computation in chains and groups; each alone with "min".
 
-    Sharing loops is right where every element that one statement makes and another reads, or the other way round, has
-    the same values of the shared indices in both.
+    With clusters of targets, statements share loops inside of one alone; UsageError for what is no target. Sharing
+    loops is right where every element that one statement makes and another reads, or the other way round, has the same
+    values of the shared indices in both.
     """
-    chains = _chains(computation, fusion)
+    cluster_of = {name: number for number, names in enumerate(clusters) for name in names}
+    _check(cluster_of, computation)
+
+    def are_apart(a: KernelStatement, b: KernelStatement) -> bool:
+        return bool(clusters) and (a.target not in cluster_of or cluster_of[a.target] != cluster_of.get(b.target))
+
+    chains = _chains(computation, fusion, are_apart)
     made: list[SharedLoops] = []
     for chain in chains:
         beside = made and fusion != "min" and made[-1].around == chain.first.around and _reads(chain, made[-1])
+        beside = beside and not are_apart(made[-1].chains[0].first, chain.first)
         depth = _depth([*made[-1].chains, chain], fusion) if beside else 0
         if depth:
             made[-1] = SharedLoops((*made[-1].chains, chain), depth)
@@ -54,16 +63,31 @@ def groups(computation: Computation, fusion: Fusion) -> list[SharedLoops]:
     return made
 
 
+def _check(names: Iterable[str], computation: Computation) -> None:
+    known = [name for name in computation.buffers if name not in computation.operands]
+    for name in names:
+        if name not in known:
+            raise UsageError(
+                f"clusters with {name!r}",
+                where=computation.name,
+                expected=", ".join(known),
+                remedy=nearest(name, known),
+            )
+
+
 def _reads(chain: StatementChain, group: SharedLoops) -> bool:
     """True of a chain that reads what a group writes: loops that others share save no memory."""
     written = {s.target for one in group.chains for s in (one.first, *one.following)}
     return any(read.buffer in written for s in (chain.first, *chain.following) for read in _all(s))
 
 
-def _chains(computation: Computation, fusion: Fusion) -> list[StatementChain]:
+def _chains(
+    computation: Computation, fusion: Fusion, are_apart: Callable[[KernelStatement, KernelStatement], bool]
+) -> list[StatementChain]:
     lists: list[list[KernelStatement]] = []
     for statement in computation.statements:
-        follows = _following(lists[-1], statement, computation.buffers) if lists and fusion != "min" else None
+        may_follow = lists and fusion != "min" and not are_apart(lists[-1][0], statement)
+        follows = _following(lists[-1], statement, computation.buffers) if may_follow else None
         if follows is not None:
             lists[-1].append(follows)
         else:

@@ -26,7 +26,7 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
     statements = [without_empty(one) for one in computation.statements]
     computation = computation.with_statements([one for one in statements if one.points])
     nodes: list[Node] = []
-    made = groups(computation, "min" if options.is_naive else options.fusion)
+    made = groups(computation, "min" if options.is_naive else options.fusion, options.clusters)
     for around, together in groupby(made, key=lambda group: group.around):
         body: list[Node] = []
         for group in together:
