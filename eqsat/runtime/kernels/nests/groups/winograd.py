@@ -56,11 +56,10 @@ def winograd_conv(body: GroupStatements, node: Node) -> None:
     buffer = target.buffer if whole else body.temporary(dtype, (images, outputs, 2 * tall, 2 * wide))
     rows = next(r for r in range(1, tall + 1) if tall % r == 0 and (r * wide >= _FEWEST_TILES or r == tall))
     tiles = rows * wide
-    sums = [body.temporary(dtype, (channels, tiles)) for _ in range(16)]
-    products = [body.temporary(dtype, (outputs, tiles)) for _ in range(16)]
+    sums, products = body.temporary(dtype, (16, channels, tiles)), body.temporary(dtype, (16, outputs, tiles))
     with body.repeated(images * (tall // rows)) as strip:
         image, first = strip // (tall // rows), strip % (tall // rows) * rows
-        for number_, one in enumerate(sums):
+        for number_ in range(16):
 
             def tile_sum(at: Coords, _: Coords, number_: int = number_) -> Expr:
                 channel, row, column = at
@@ -72,20 +71,19 @@ def winograd_conv(body: GroupStatements, node: Node) -> None:
                     ]
                 )
 
+            at_sum = AffineIndex.number(number_)
             body.fill(
-                one,
+                sums,
                 tile_sum,
                 sizes=(channels, rows, wide),
-                place=lambda at: (at[0], flattened(at[1:], (rows, wide))),
+                place=lambda at, at_sum=at_sum: (at_sum, at[0], flattened(at[1:], (rows, wide))),  # type: ignore[misc]
             )
-        for number_, (one, product) in enumerate(zip(sums, products, strict=True)):
-            at_filter = AffineIndex.number(number_)
 
-            def term(at: Coords, k: Coords, one: str = one, at_filter: AffineIndex = at_filter) -> Expr:
-                left, right = body.read(filters, (at_filter, at[0], *k)), body.read(one, (*k, at[1]))
-                return FUNCTIONS["multiply"](left, right)
+        def term(at: Coords, k: Coords) -> Expr:
+            left, right = body.read(filters, (*at[:2], *k)), body.read(sums, (at[0], *k, at[2]))
+            return FUNCTIONS["multiply"](left, right)
 
-            body.fill(product, term, (channels,), "+")
+        body.fill(products, term, (channels,), "+")
         finish = conv_finish(body, node)
         for down_by in range(2):
             for across_by in range(2):
@@ -95,7 +93,10 @@ def winograd_conv(body: GroupStatements, node: Node) -> None:
                     down_sums, across_sums = _OF_PRODUCTS[down_by], _OF_PRODUCTS[across_by]
                     return _combined(
                         [
-                            (down_sums[i] * across_sums[j], body.read(products[4 * i + j], (at[0], place)))
+                            (
+                                down_sums[i] * across_sums[j],
+                                body.read(products, (AffineIndex.number(4 * i + j), at[0], place)),
+                            )
                             for i in range(4)
                             for j in range(4)
                         ]
