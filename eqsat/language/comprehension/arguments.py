@@ -35,7 +35,7 @@ def array_of(value: Any) -> Array:
     if isinstance(value, np.ndarray | np.generic) or not hasattr(value, "__dlpack__"):
         try:
             return np.asarray(value)
-        except ValueError as error:
+        except (ValueError, TypeError, RuntimeError) as error:
             raise UsageError(f"no array: {error}", expected="an array") from None
     try:
         if is_tensor(value):
@@ -45,7 +45,7 @@ def array_of(value: Any) -> Array:
         elif is_cupy_array(value):
             value = value.get()
         return value if isinstance(value, np.ndarray) else np.from_dlpack(value)
-    except (BufferError, RuntimeError, TypeError) as error:
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
         raise UsageError(
             f"an array that NumPy cannot read: {error}", expected="an array in this machine's memory"
         ) from None
@@ -80,6 +80,16 @@ def maker_of(values: Sequence[Any]) -> Callable[[Array], Any] | None:
 
             return lambda array: cupy.asarray(array)
     return None
+
+
+def overlaps_itself(array: Array) -> bool:
+    """True where elements of an array share memory, or lie in no order of its axes."""
+    reached = array.itemsize
+    for stride, extent in sorted((abs(s), n) for s, n in zip(array.strides, array.shape, strict=True) if n > 1):
+        if stride < reached:
+            return array.size > 0
+        reached += stride * (extent - 1)
+    return False
 
 
 def overlap(a: Array, b: Array) -> bool:

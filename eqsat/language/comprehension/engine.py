@@ -86,7 +86,7 @@ class DefinedFunction(TensorFunction):
             if isinstance(value, Tensor):
                 return self._applied(value.graph, self.by_name(arguments, named))
         if out is None and is_recorded(values):
-            return recorded(super().__call__, self.gradient, self.by_name(arguments, named))
+            return recorded(super().__call__, self.gradient, self.parameters, self.by_name(arguments, named))
         return super().__call__(*arguments, out=out, **named)
 
     def gradient(self, *names: str) -> DefinedFunction:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BoundsError, ShapeError, UsageError, nearest
-from eqsat.language.comprehension.arguments import array_of, is_at_hand, maker_of, number_of, overlap
+from eqsat.language.comprehension.arguments import array_of, is_at_hand, maker_of, number_of, overlap, overlaps_itself
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.proofs import OpenBound, open_bounds
 from eqsat.language.comprehension.extents.ranges import Inferred
@@ -18,7 +18,7 @@ from eqsat.language.comprehension.meaning.canonical import canonical
 from eqsat.language.comprehension.meaning.element_types import NAMED
 from eqsat.language.comprehension.meaning.scopes import Scope
 from eqsat.language.comprehension.meaning.typed import typed
-from eqsat.language.comprehension.pytorch import is_recorded
+from eqsat.language.comprehension.pytorch import is_recorded, mark_written
 from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.comprehension.text.syntax import Parameter
 from eqsat.language.terms import Array, Dim, DType, TensorType
@@ -60,6 +60,11 @@ class TensorFunction:
     def warnings(self) -> tuple[str, ...]:
         """Warnings of what its writer may have meant otherwise."""
         return self.scope.warnings
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters, in their order."""
+        return tuple(one.name for one in self.scope.function.parameters)
 
     @property
     def temporaries(self) -> tuple[str, ...]:
@@ -138,6 +143,7 @@ class TensorFunction:
             types = [(made.shape, made.dtype) for made in results]
             for array, made in zip(self.destinations(out, types, values), results, strict=True):
                 array[...] = made
+            mark_written(listed(out))
             return out
         make = maker_of(values)
         if make is not None:
@@ -148,15 +154,14 @@ class TensorFunction:
         self, out: Any, types: Sequence[tuple[tuple[int, ...], np.dtype[Any]]], arguments: Sequence[Any] = ()
     ) -> list[Array]:
         """The arrays that `out` gives for results of shapes and element types; UsageError or ShapeError for others."""
-        if is_recorded(arguments):
+        if is_recorded([*arguments, *listed(out)]):
             raise UsageError(
-                "out: arguments in which gradients are asked for",
+                "out: tensors in which gradients are asked for",
                 where=self.name,
                 expected="results of its own, which autograd records",
                 remedy="call it without out, or under torch.no_grad()",
             )
-        several = isinstance(out, tuple | list) or (isinstance(out, np.ndarray) and len(types) > 1)
-        out = list(out) if several else [out]
+        out = list(out) if isinstance(out, np.ndarray) and len(types) > 1 else listed(out)
         if len(out) != len(types):
             raise UsageError(f"out: {len(out)} arrays", where=self.name, expected=f"{len(types)}")
         if any(isinstance(one, np.generic) or not hasattr(one, "__dlpack__") for one in out):
@@ -173,6 +178,10 @@ class TensorFunction:
                 )
             if not array.flags.writeable:
                 raise UsageError(f"out: {name} is read-only", where=self.name, expected="an array that is written to")
+            if overlaps_itself(array):
+                raise UsageError(
+                    f"out: elements of {name} share memory", where=self.name, expected="memory for each element"
+                )
             if any(overlap(array, other) for other in arrays[:number]):
                 raise UsageError(
                     f"out: {name} shares memory with another result", where=self.name, expected="memory of its own"
@@ -215,7 +224,11 @@ class TensorFunction:
             given[name] = value
         missing = [name for name in names if name not in given]
         if missing:
-            raise UsageError(f"{self.name} without {', '.join(missing)}", expected=f"{len(names)}: {', '.join(names)}")
+            raise UsageError(
+                f"{self.name} without {', '.join(missing)}",
+                expected=f"{len(names)}: {', '.join(names)}",
+                remedy="pass out by its place: out= takes memory for results" if "out" in missing else "",
+            )
         return given
 
     def argument(self, name: str, dtype: DType, value: Any) -> Array:
@@ -243,3 +256,8 @@ class TensorFunction:
 def _is_whole(parameter: Parameter) -> bool:
     dtype = NAMED[parameter.type]
     return not dtype.is_float and dtype is not DType.BOOL
+
+
+def listed(out: Any) -> list[Any]:
+    """The arrays that `out` is, one or several."""
+    return list(out) if isinstance(out, tuple | list) else [out]

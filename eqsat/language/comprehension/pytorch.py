@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
+
+import numpy as np
 
 #: The gradient of a call as a function: in parameters of these names.
 GradientMaker = Callable[..., Callable[..., Any]]
@@ -15,22 +17,38 @@ def is_tensor(value: Any) -> bool:
     return any(one.__module__ == "torch" and one.__name__ == "Tensor" for one in type(value).__mro__)
 
 
-def is_recorded(values: Sequence[Any]) -> bool:
-    """True of arguments with a tensor in which PyTorch asks for a gradient here."""
-    if not any(is_tensor(one) and one.requires_grad for one in values):
+def is_recorded(values: Iterable[Any]) -> bool:
+    """True of arguments with a tensor in which PyTorch asks for a gradient here, backward or forward."""
+    tensors = [one for one in values if is_tensor(one)]
+    if not tensors:
         return False
     import torch
+    from torch.autograd import forward_ad
 
-    return bool(torch.is_grad_enabled())
+    asked = torch.is_grad_enabled() and any(one.requires_grad for one in tensors)
+    return asked or any(forward_ad.unpack_dual(one).tangent is not None for one in tensors)
 
 
-def recorded(call: Callable[..., Any], gradient: GradientMaker, given: Mapping[str, Any]) -> Any:
+def mark_written(values: Iterable[Any]) -> None:
+    """Tell PyTorch of tensors that were written to: what goes back through what they held is an error."""
+    for one in values:
+        if is_tensor(one):
+            import torch
+
+            torch.autograd.graph.increment_version(one)
+
+
+def recorded(
+    call: Callable[..., Any], gradient: GradientMaker, parameters: Sequence[str], given: Mapping[str, Any]
+) -> Any:
     """The results of a call of arguments by name, of which PyTorch's autograd gets the gradients.
 
-    `gradient(*names)` is called when they are asked for: a function of the parameters and of the gradients of the
-    results of floats. Gradients of gradients are those of that function.
+    `gradient(*names)` is called when they are asked for: a function of the parameters, in their order, and of the
+    gradients of the results of floats. Gradients of gradients are those of that function. Arrays of NumPy are kept as
+    they are now.
     """
-    return _recorded_function().apply(call, gradient, tuple(given), *given.values())
+    names = [*parameters, *(name for name in given if name not in parameters)]
+    return _recorded_function().apply(call, gradient, tuple(names), *(given[name] for name in names))
 
 
 @cache
@@ -42,15 +60,21 @@ def _recorded_function() -> Any:
         """A call of a comprehension."""
 
         @staticmethod
-        def forward(ctx: Any, call: Callable[..., Any], gradient: GradientMaker, names: Any, *values: Any) -> Any:
-            made = call(**dict(zip(names, values, strict=True)))
-            results = made if isinstance(made, tuple) else (made,)
-            ctx.mark_non_differentiable(*(one for one in results if not one.is_floating_point()))
-            ctx.save_for_backward(*(one for one in values if is_tensor(one)))
-            ctx.others = [None if is_tensor(one) else one for one in values]
-            ctx.gradient, ctx.names = gradient, names
+        def forward(call: Callable[..., Any], gradient: GradientMaker, names: Sequence[str], *values: Any) -> Any:
+            return call(**dict(zip(names, values, strict=True)))
+
+        @staticmethod
+        def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+            _, ctx.gradient, ctx.names, *values = inputs
+            results = output if isinstance(output, tuple) else (output,)
             ctx.floats = [one.is_floating_point() for one in results]
-            return made
+            ctx.mark_non_differentiable(
+                *(one for one, is_float in zip(results, ctx.floats, strict=True) if not is_float)
+            )
+            ctx.save_for_backward(*(one for one in values if is_tensor(one)))
+            ctx.others = [
+                None if is_tensor(one) else np.array(one) if isinstance(one, np.ndarray) else one for one in values
+            ]
 
         @staticmethod
         def backward(ctx: Any, *above: Any) -> Any:

@@ -15,8 +15,8 @@ from eqsat.errors import BackendError
 from eqsat.language.comprehension.engine import gradient_function
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.ranges import Inferred
-from eqsat.language.comprehension.functions import TensorFunction
-from eqsat.language.comprehension.pytorch import is_recorded, recorded
+from eqsat.language.comprehension.functions import TensorFunction, listed
+from eqsat.language.comprehension.pytorch import is_recorded, mark_written, recorded
 from eqsat.language.terms import Array
 from eqsat.runtime.c.blas import blas_pointers
 from eqsat.runtime.c.library import Entry, libraries
@@ -186,13 +186,15 @@ class ComprehensionKernel:
             if made is not None:
                 return made
         if out is None and is_recorded((*arguments, *named.values())):
-            return recorded(self, self._gradient, self.function.by_name(arguments, named))
+            given = self.function.by_name(arguments, named)
+            return recorded(self, self._gradient, self.function.parameters, given)
         inferred, tensors = self.function.bind(arguments, named)
         compiled = self._at(inferred, tensors)
         if out is not None:
             arrays = self.function.destinations(out, compiled.result_types, (*arguments, *named.values()))
             if compiled.takes(arrays, tensors):
                 compiled.write(arrays, tensors)
+                mark_written(listed(out))
                 return out
         results = compiled.run(tensors)
         return self.function.deliver(results, arguments, named, out)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from statistics import median
 from typing import Any
@@ -60,9 +60,7 @@ def options_for(function: TensorFunction, options: Options) -> MappingOptions:
     """Options for a function, whose clusters may be a function of its targets; UsageError for others."""
     if isinstance(options, Mapping) and callable(options.get("clusters")):
         targets = list(dict.fromkeys(one.statement.target for one in function.scope.statements))
-        made = options["clusters"](targets)
-        nested = isinstance(made, Iterable) and not isinstance(made, str)
-        options = {**options, "clusters": [tuple(one) for one in made] if nested else made}
+        options = {**options, "clusters": options["clusters"](targets)}
     return MappingOptions.of(options)
 
 

@@ -105,9 +105,10 @@ def test_nothing_is_recorded_where_nothing_is_asked_for():
 
 def test_results_that_are_written_to_memory_of_the_caller_are_not_recorded():
     x, out = drawn(3, 7), torch.empty(3, 7, dtype=torch.float64)
-    with pytest.raises(UsageError, match="out: arguments in which gradients are asked for") as error:
-        FUNCTIONS.rows(x, out=out)
-    assert "torch.no_grad()" in str(error.value)
+    for argument, result in ((x, out), (x.detach(), torch.empty(3, 7, dtype=torch.float64, requires_grad=True))):
+        with pytest.raises(UsageError, match="out: tensors in which gradients are asked for") as error:
+            FUNCTIONS.rows(argument, out=result)
+        assert "torch.no_grad()" in str(error.value)
     with torch.no_grad():
         FUNCTIONS.rows(x, out=out)
     torch.testing.assert_close(out, torch.softmax(x, 1))
@@ -128,3 +129,46 @@ def test_elements_of_bfloat16_go_in_and_out_in_place():
     assert made.dtype is torch.bfloat16 and made.tolist() == [3.0, -4.0]
     one = torch.tensor(2.0, dtype=torch.float64)
     assert FUNCTIONS.scaled(torch.ones(2, dtype=torch.float64), one).shape == ()
+
+
+@pytest.mark.parametrize("kind", ["function", "kernel"])
+def test_arguments_by_name_have_their_own_gradients(kind):
+    f = called("scaled", kind)
+    x, a = torch.tensor([1.0, 2.0], dtype=torch.float64, requires_grad=True), drawn()
+    d_x, d_a = torch.autograd.grad(f(a=a, x=x), [x, a])
+    torch.testing.assert_close(d_x, 2 * a.detach() * x.detach())
+    torch.testing.assert_close(d_a, torch.tensor(5.0, dtype=torch.float64))
+
+
+def test_what_changes_between_a_call_and_going_back_is_not_read_then():
+    x, scale = drawn(3), np.ones(3)
+    f = eqsat.comprehension("def f(double(N) x, double(N) n) -> (y) { y(i) = x(i) * n(i) }").f
+    y = f(x, scale)
+    scale[:] = 5
+    y.sum().backward()
+    assert x.grad.tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("kind", ["function", "kernel"])
+def test_autograd_knows_that_memory_for_results_was_written_to(kind):
+    w, held = drawn(7), torch.ones(7, dtype=torch.float64)
+    product = (w * held).sum()
+    called("convolved", kind)(drawn(9, grad=False), drawn(3, grad=False), out=held)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+
+
+def test_transforms_of_functions_get_the_gradient_or_say_that_there_is_none():
+    x, w = drawn(9, grad=False), drawn(3, grad=False)
+    made = torch.func.grad(lambda w: FUNCTIONS.convolved(x, w).sum())(w)
+    torch.testing.assert_close(made, torch.stack([x[k : k + 7].sum() for k in range(3)]))
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(x, torch.ones_like(x))
+        with pytest.raises(NotImplementedError, match=r"jvp|forward"):
+            FUNCTIONS.convolved(dual, w)
+
+
+def test_values_without_elements_here_are_refused_in_words():
+    for value in (torch.empty(9, device="meta", dtype=torch.float64), [drawn(9)]):
+        with pytest.raises(UsageError, match=r"no array|cannot read"):
+            FUNCTIONS.convolved(value, drawn(3, grad=False))

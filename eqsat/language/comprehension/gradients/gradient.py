@@ -91,6 +91,8 @@ class _Gradient(StatementWriter):
                     expected=", ".join(floats) or "a parameter of floats",
                     remedy=nearest(name, floats),
                 )
+        if not floats:
+            raise self.refused("a function without a parameter of floats")
         self.wanted = tuple(dict.fromkeys(self.wanted)) or tuple(floats)
         self._types = ElementTypes(scope, self.function.types)
         self._last: dict[str, str] = {}

@@ -11,6 +11,8 @@ from eqsat.errors import UsageError, nearest
 Fusion = Literal["min", "max", "preserve3"]
 #: The most copies of a statement that unrolling makes.
 MOST_UNROLLED = 4096
+#: The most threads that share a loop.
+_MOST_THREADS = 4096
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class MappingOptions:
     def __post_init__(self) -> None:
         check_counts(self, ("rows", "vectors", "vector_bytes", "unroll", "fused_rows", "threads"))
         check_counts(self, ("prefetch",), 0)
+        check_counts(self, ("vector_axis",), -1)
+        if self.threads > _MOST_THREADS:
+            raise UsageError(
+                f"threads = {self.threads}", where="mapping options", expected=f"at most {_MOST_THREADS} threads"
+            )
         object.__setattr__(self, "clusters", _clusters(self.clusters))
         if self.vector_bytes not in (16, 32, 64):
             raise UsageError(f"vector_bytes = {self.vector_bytes}", where="mapping options", expected="16, 32 or 64")

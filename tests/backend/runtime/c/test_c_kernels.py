@@ -261,6 +261,9 @@ def test_a_caller_says_which_statements_may_share_loops() -> None:
     np.testing.assert_allclose(made, eqsat.comprehension(ROWS).normal(x), rtol=1e-5, atol=1e-6)
     with pytest.raises(UsageError, match=r"normal: clusters with 'mosst'\n  expected most, e, total, y\n.*most"):
         code(ROWS, x, clusters=[["mosst", "e"]])
+    for made in ([5], ["most"], {"most": 1}):
+        with pytest.raises(UsageError, match="expected lists of the names of targets"):
+            code(ROWS, x, clusters=lambda _, made=made: made)
     # Statements of no cluster share with none, and none goes where it must not.
     assert "b_r" not in code(ROWS, x, clusters=[["most"], ["y"]])
     gemm = "def f(float(M,K) A, float(K,N) B) -> (C, d) { C(m,n) +=! A(m,k) * B(k,n) d(n) +=! C(m,n) }"
@@ -320,6 +323,8 @@ REFUSED = {
     "an unknown name": ({"row": 4}, "mapping option 'row' expected rows"),
     "a number that is none": ({"rows": 0}, "rows = 0"),
     "a bool": ({"unroll": True}, "unroll = True"),
+    "half an axis": ({"vector_axis": 1.5}, "vector_axis = 1.5"),
+    "more threads than there are": ({"threads": 2**31}, "expected at most 4096 threads"),
     "a name for a cluster": ({"clusters": ["C"]}, "clusters = ['C']"),
     "a name in two clusters": ({"clusters": [["C"], ["C"]]}, "expected lists of the names of targets, each in one"),
     "vectors of no processor": ({"vector_bytes": 24}, "vector_bytes = 24 expected 16, 32 or 64"),

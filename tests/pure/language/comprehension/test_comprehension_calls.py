@@ -68,6 +68,11 @@ REFUSED: list[tuple[Callable[[], Any], type[EqsatError], str]] = [
         "mv: out: C is read-only\n  expected an array that is written to",
     ),
     (lambda: PAIR(X, out=X), UsageError, "pair: out: 3 arrays\n  expected 2"),
+    (
+        lambda: MV(A, X, out=np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (2,), (0,))),
+        UsageError,
+        "mv: out: elements of C share memory\n  expected memory for each element",
+    ),
     (lambda: PAIR(X, out=(X,)), UsageError, "pair: out: 1 arrays\n  expected 2"),
     (lambda: MV.inferred({"A": (2, 3)}), UsageError, "mv without x\n  expected a shape of each parameter"),
     (

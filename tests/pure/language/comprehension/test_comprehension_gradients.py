@@ -218,6 +218,8 @@ def test_names_that_a_gradient_cannot_have_are_told_of() -> None:
         taken.gradient()
     with pytest.raises(UsageError, match="C, which is updated in place has no gradient here"):
         eqsat.comprehension("def f(double(N) x) -> (C) { C(i) += x(i) }").f.gradient()
+    with pytest.raises(UsageError, match="a function without a parameter of floats has no gradient here"):
+        eqsat.comprehension("def f(int(N) x) -> (y) { y(i) = double(x(i)) }").f.gradient()
     with pytest.raises(UsageError, match=r"ranges that depend on integer scalars or quotients .* no gradient here"):
         eqsat.comprehension("def f(double(N) x, int s) -> (y) { y(i) = x(s * i) }").f.gradient()
     twice = eqsat.comprehension("def f(double(N) x) -> (y) { y(i) = x(i) * x(i) }").f.gradient("x", "x")
