@@ -357,7 +357,7 @@ class _Gradient(StatementWriter):
 
 
 def _without(form: Affine, index: str) -> Expression | None:
-    """What a subscript adds to a multiple of an index; None where the language has no text for it."""
+    """The rest of a subscript beside a multiple of an index; None where the language has no text for it."""
     made = extent_expression(form.constant)
     if made is None:
         return None
