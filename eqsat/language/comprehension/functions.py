@@ -209,7 +209,7 @@ class TensorFunction:
 
     def by_name(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of parameters; UsageError for too few, too many, or an unknown name."""
-        names = [one.name for one in self.scope.function.parameters]
+        names = self.parameters
         if len(arguments) > len(names):
             raise UsageError(f"{self.name} of {len(arguments)} arguments", expected=f"{len(names)}: {', '.join(names)}")
         given = dict(zip(names, arguments, strict=False))

@@ -194,10 +194,12 @@ class ComprehensionKernel:
             arrays = self.function.destinations(out, compiled.result_types, (*arguments, *named.values()))
             if compiled.takes(arrays, tensors):
                 compiled.write(arrays, tensors)
-                mark_written(listed(out))
-                return out
-        results = compiled.run(tensors)
-        return self.function.deliver(results, arguments, named, out)
+            else:
+                for array, made in zip(arrays, compiled.run(tensors), strict=True):
+                    array[...] = made
+            mark_written(listed(out))
+            return out
+        return self.function.deliver(compiled.run(tensors), arguments, named)
 
     def _gradient(self, *names: str) -> ComprehensionKernel:
         """The kernel of the gradient in parameters, by options chosen likewise."""

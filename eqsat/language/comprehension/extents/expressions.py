@@ -6,9 +6,9 @@ from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression
 from eqsat.language.terms import Dim
 from eqsat.language.terms.dims import Atom, Sym
 
-#: Functions of sizes that the language has operators for, and those that it has functions for.
+#: Functions of sizes that the language has operators for, and those that it has under the same names.
 _OPERATORS = {"floordiv": "/", "mod": "%"}
-_FUNCTIONS = {"max": "max", "min": "min"}
+_FUNCTIONS = ("max", "min")
 
 
 def extent_expression(dim: Dim) -> Expression | None:
@@ -74,4 +74,4 @@ def _atom(atom: Atom) -> Expression | None:
         return None
     if name in _OPERATORS:
         return Binary(_OPERATORS[name], a, b)
-    return Applied(_FUNCTIONS[name], (a, b)) if name in _FUNCTIONS else None
+    return Applied(name, (a, b)) if name in _FUNCTIONS else None

@@ -34,8 +34,8 @@ def vector_width() -> int:
     return _WIDE if toolchain().vector_bytes >= _WIDE else _USUAL
 
 
-def tiles(form: Form, most: int = 10) -> list[MappingOptions]:
-    """Options with the tiles that are tried for a form, the most promising first, and no more than so many."""
+def tiles(form: Form, most: int | None = None) -> list[MappingOptions]:
+    """Options with the tiles that are tried for a form, the most promising first: all, or no more than so many."""
     if form in PANELS:
         found = _tiles_of_panels(form)
     elif form in _COPIED:

@@ -40,8 +40,8 @@ _FORM, _TARGET = "form", "c-program"
 _ROUNDS, _SECONDS, _HOPELESS = 7, 0.05, 2.0
 #: Bytes of operands and results from which so few candidates are tried.
 _LARGE_BYTES, _FEW = 64 << 20, 3
-#: The most tiles that are tried for a form; of one that is seldom the fastest, or long to compile, _FEW.
-_MANY = 10
+#: The most tiles that are tried for a form that is seldom the fastest, or long to compile.
+_FEW_TILES = 3
 
 
 def candidates(kernel: CKernel, threads: int | None = 1) -> list[KernelChoice]:
@@ -60,8 +60,8 @@ def _forms_and_options(kernel: CKernel) -> list[KernelChoice]:
     if any(one.reduction == "+" and one.value.template == "({0} * {1})" for one in first.statements):
         found += [KernelChoice(form, MappingOptions(library=True)) for form in kernel.forms if form not in PANELS]
         for form in kernel.forms:
-            most = _FEW if form == "winograd" or (form == "direct" and len(kernel.forms) > 1) else _MANY
-            found += [KernelChoice(form, options) for options in tiles(form, most)]
+            is_rare = form == "winograd" or (form == "direct" and len(kernel.forms) > 1)
+            found += [KernelChoice(form, options) for options in tiles(form, _FEW_TILES if is_rare else None)]
     else:
         base = found[0].options
         found += [
