@@ -6,11 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import ComprehensionNameError, ShapeError, nearest
+from eqsat.language.comprehension.calls import MAKERS
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.gradient import gradient_of
 from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.comprehension.meaning.resolver import resolve
-from eqsat.language.comprehension.pytorch import is_recorded, recorded
+from eqsat.language.comprehension.pytorch import is_recorded, is_traced, recorded, traced
 from eqsat.language.comprehension.text.parser import fault, parse
 from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.graphs.builder import Builder, Tensor
@@ -81,6 +82,8 @@ class DefinedFunction(TensorFunction):
         Of tensors of a graph, the results are tensors of that graph. Of tensors of PyTorch in which it asks for
         gradients, it records `gradient`, as of any other function.
         """
+        if is_traced():
+            return traced(self.source, "", arguments, named, out)
         values = (*arguments, *named.values())
         for value in values:
             if isinstance(value, Tensor):
@@ -119,3 +122,12 @@ def gradient_function(function: TensorFunction, names: Sequence[str] = ()) -> De
     """The gradient of a function in parameters; UsageError where there is none."""
     made = gradient_of(function, names)
     return comprehension(print_function(made))[made.name]
+
+
+def only_function(source: str) -> DefinedFunction:
+    """The one function that a source defines; ValueError for a source of several."""
+    (function,) = comprehension(source).values()
+    return function
+
+
+MAKERS.update(function=only_function, gradient=gradient_function)

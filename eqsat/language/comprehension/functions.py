@@ -10,6 +10,7 @@ import numpy as np
 
 from eqsat.errors import BoundsError, ShapeError, UsageError, nearest
 from eqsat.language.comprehension.arguments import array_of, is_at_hand, maker_of, number_of, overlap, overlaps_itself
+from eqsat.language.comprehension.calls import listed
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.proofs import OpenBound, open_bounds
 from eqsat.language.comprehension.extents.ranges import Inferred
@@ -32,7 +33,7 @@ class TensorFunction:
     """
 
     def __init__(self, scope: Scope, strict: bool = False) -> None:
-        self.scope = scope
+        self.scope, self.source = scope, print_function(scope.function)
         self.types = typed(scope)
         self._sizes = SizeInference(scope, self.needs)
         self.symbolic  # noqa: B018  (what fails for all sizes is told of where the function is defined)
@@ -250,14 +251,9 @@ class TensorFunction:
         return array
 
     def __repr__(self) -> str:
-        return print_function(self.scope.function)
+        return self.source
 
 
 def _is_whole(parameter: Parameter) -> bool:
     dtype = NAMED[parameter.type]
     return not dtype.is_float and dtype is not DType.BOOL
-
-
-def listed(out: Any) -> list[Any]:
-    """The arrays that `out` is, one or several."""
-    return list(out) if isinstance(out, tuple | list) else [out]

@@ -1,7 +1,8 @@
-"""Calls of comprehensions that the autograd of PyTorch records."""
+"""Calls of comprehensions that PyTorch records for its autograd, or traces to compile them."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -10,6 +11,22 @@ import numpy as np
 
 #: The gradient of a call as a function: in parameters of these names.
 GradientMaker = Callable[..., Callable[..., Any]]
+
+
+def is_traced() -> bool:
+    """True in what PyTorch traces for torch.compile or torch.export; torch is not imported for it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and bool(torch.compiler.is_compiling())
+
+
+def traced(source: str, options: str, arguments: Sequence[Any], named: Mapping[str, Any], out: Any = None) -> Any:
+    """The results of a call that PyTorch traces: an operator of its graph, which calls the function later.
+
+    `source` defines the function, `options` are those of its kernel as JSON, or "" where it has none.
+    """
+    from eqsat.language.pytorch.comprehensions import call_in_graph
+
+    return call_in_graph(source, options, arguments, named, out)
 
 
 def is_tensor(value: Any) -> bool:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from eqsat.errors import ImportModelError, UsageError, first_line
+from eqsat.language.pytorch.comprehensions import with_nodes
 
 #: Operators of ONNX whose outputs differ from run to run.
 _RANDOM = frozenset(
@@ -81,7 +82,7 @@ def onnx_program(program: torch.export.ExportedProgram, where: str) -> Any:
     """
     try:
         with quiet():
-            converted = torch.onnx.export(program, verbose=False, optimize=False)
+            converted = torch.onnx.export(with_nodes(program), verbose=False, optimize=False)
     except torch.onnx.OnnxExporterError as error:
         cause = error.__cause__ or error
         raise ImportModelError(

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 
 from eqsat.errors import BackendError
+from eqsat.language.comprehension.calls import listed
 from eqsat.language.comprehension.engine import gradient_function
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.ranges import Inferred
-from eqsat.language.comprehension.functions import TensorFunction, listed
-from eqsat.language.comprehension.pytorch import is_recorded, mark_written, recorded
+from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.comprehension.pytorch import is_recorded, is_traced, mark_written, recorded, traced
 from eqsat.language.terms import Array
 from eqsat.runtime.c.blas import blas_pointers
 from eqsat.runtime.c.library import Entry, libraries
@@ -166,11 +167,12 @@ class ComprehensionKernel:
 
     Results that `out` takes are computed there at once where that is memory of its own, else apart and copied.
 
-    Results are those of the function, but for the order of sums. PyTorch's autograd gets gradients of kernels too.
+    Results are those of the function, but for the order of sums. PyTorch's autograd gets gradients of kernels too, and
+    graphs that it traces a call by the text of the function and `options`, those that are chosen as JSON.
     """
 
-    def __init__(self, function: TensorFunction, choose: Chooser) -> None:
-        self.function, self._choose = function, choose
+    def __init__(self, function: TensorFunction, choose: Chooser, options: str) -> None:
+        self.function, self._choose, self._options = function, choose, options
         self._compiled: dict[Any, CompiledFunction] = {}
         self._direct: dict[Any, CompiledFunction] = {}
         self._gradients: dict[tuple[str, ...], ComprehensionKernel] = {}
@@ -181,6 +183,8 @@ class ComprehensionKernel:
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
+        if is_traced():
+            return traced(self.function.source, self._options, arguments, named, out)
         if out is None and not named:
             made = self._straight(arguments)
             if made is not None:
@@ -204,7 +208,9 @@ class ComprehensionKernel:
     def _gradient(self, *names: str) -> ComprehensionKernel:
         """The kernel of the gradient in parameters, by options chosen likewise."""
         if names not in self._gradients:
-            self._gradients[names] = ComprehensionKernel(gradient_function(self.function, names), self._choose)
+            self._gradients[names] = ComprehensionKernel(
+                gradient_function(self.function, names), self._choose, self._options
+            )
         return self._gradients[names]
 
     def _at(self, inferred: Inferred, tensors: Mapping[str, Array]) -> CompiledFunction:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping
 from contextlib import nullcontext
@@ -9,6 +10,7 @@ from statistics import median
 from typing import Any
 
 from eqsat.errors import UsageError
+from eqsat.language.comprehension.calls import MAKERS
 from eqsat.language.comprehension.engine import Comprehension, comprehension
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
@@ -50,10 +52,13 @@ def kernel(function: FunctionLike, options: Options = "fastest") -> Comprehensio
     array([0., 2., 4.], dtype=float32)
     """
     if isinstance(options, str) and options == "fastest":
-        return ComprehensionKernel(function_of(function), fastest_options)
+        return ComprehensionKernel(function_of(function), fastest_options, json.dumps(options))
     found = function_of(function)
     chosen = options_for(found, options)
-    return ComprehensionKernel(found, lambda *_: chosen)
+    return ComprehensionKernel(found, lambda *_: chosen, json.dumps(chosen.to_dict()))
+
+
+MAKERS["kernel"] = kernel
 
 
 def options_for(function: TensorFunction, options: Options) -> MappingOptions:

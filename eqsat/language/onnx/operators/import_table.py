@@ -7,11 +7,13 @@ from functools import lru_cache
 
 import numpy as np
 
+from eqsat.language.comprehension.calls import DOMAIN as COMPREHENSIONS
 from eqsat.language.onnx.files.schemas import axes_are_inputs_since, is_derived, is_reduction
 from eqsat.language.onnx.files.tensors import dtype_of
 from eqsat.language.onnx.microsoft import importers as microsoft
 from eqsat.language.onnx.ml import importers as ml
 from eqsat.language.onnx.operators import (
+    import_comprehensions,
     import_movement,
     import_nn,
     import_sequences,
@@ -201,6 +203,8 @@ def _table(domain: str, declared: tuple[str, ...]) -> Mapping[str, Importer]:
     """The functions that translate the operators of a domain, anew whenever others of ours are declared."""
     if domain == "ai.onnx.ml":
         return ml.IMPORTS
+    if domain == COMPREHENSIONS:
+        return import_comprehensions.IMPORTS
     rows: dict[str, Importer] = {}
     for one in (OPS[name] for name in declared):
         if one.onnx is None or one.onnx in rows:
@@ -223,7 +227,7 @@ FUSED = frozenset(microsoft.OWN) | {"GlobalLpPool", "LayerNormalization", "Tenso
 BEYOND_TENSORS = frozenset(import_sequences.IMPORTS)
 
 #: The domains whose operators are known.
-DOMAINS = ("", "ai.onnx.ml", "com.microsoft")
+DOMAINS = ("", "ai.onnx.ml", "com.microsoft", COMPREHENSIONS)
 
 
 def importers_of(domain: str) -> Mapping[str, Importer]:

@@ -9,6 +9,7 @@ from onnx import GraphProto, ModelProto, NodeProto, TypeProto
 
 import eqsat.language.ops  # noqa: F401  (registers the operators)
 from eqsat.errors import ImportModelError, ShapeError
+from eqsat.language.comprehension.calls import DOMAIN as COMPREHENSIONS
 from eqsat.language.graphs.fold import Folder, fresh_beside
 from eqsat.language.onnx.control.inference import Control, control
 from eqsat.language.onnx.control.inlining import Inlined, reason_to_stay, taken_branch, unrolled
@@ -232,7 +233,8 @@ class _Import:
         table, count = importers_of(node.domain), len(self.folder.nodes)
         call = Call(node, self.opset, self.folder, self._fresh_name, self._read)
         table[node.op_type](call)
-        if self._unread(node) or (importers_of("") is table and node.op_type not in FUSED):
+        is_own = node.domain == COMPREHENSIONS or (importers_of("") is table and node.op_type not in FUSED)
+        if self._unread(node) or is_own:
             return
         self._record(node, count, frozenset(call.looked_at))
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from eqsat.errors import GraphError, UsageError
+from eqsat.language.comprehension.calls import DOMAIN as COMPREHENSIONS
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.digest import ModelDigest
 from eqsat.language.terms import Graph, Sym, TensorType
@@ -49,7 +50,8 @@ class Inside:
 class Given:
     """A model as it was given and the graph read from it, typed and folded.
 
-    `source` is the path or the ModelProto, None for what was built in Python and where only some outputs are wanted;
+    `source` is the path or the ModelProto, None for what was built in Python, for a model with calls of comprehensions
+    of PyTorch's, which only eqsat runs, and where only some outputs are wanted;
     `nodes` counts the model's nodes before folding, those that only hold a constant left out. Where bodies of nodes
     were optimised already, `before` is the graph as it was before that, and `inside` says what was done. A graph that
     is a body itself is `heard`: the graph around it may tell the sign of its zeros; `doubted` inputs are not taken for
@@ -119,6 +121,8 @@ def read(model: ModelArgument, outputs: Sequence[str] | None = None) -> Given:
         origin = graph.origin if isinstance(graph.origin, OnnxOrigin) else None
         nodes = origin.nodes if origin is not None else len(graph.nodes)
         digest = ModelDigest(stored or source, origin.files if origin is not None else ())
+        if any(one.domain == COMPREHENSIONS for one in parsed.model.opset_import):
+            source = stored = None  # no runtime has these operators: the graph, which is written without, stands for it
     if not graph.outputs:
         raise GraphError("it has no outputs", where=graph.name, expected="a graph that computes something")
     if outputs is None:
