@@ -237,17 +237,17 @@ def test_lines_of_gpus_and_whole_graphs_read_as_they_are_written():
         list(read_records(text.replace('"hot": 4e-06', '"hot": -1.0'), "lines"))
 
 
-def cupy(count=1, name=b"NVIDIA H200", fault=None):
-    """A stand-in for CuPy that reports one GPU."""
+def cupy(count=1, name=b"NVIDIA H200", fault=None, capability="90"):
+    """A stand-in for CuPy that reports one GPU; among its attributes is no compute capability, as in CuPy."""
 
     def counted():
         if fault is not None:
             raise RuntimeError(fault)
         return count
 
-    attributes = {"ComputeCapabilityMajor": 9, "ComputeCapabilityMinor": 0, "MultiProcessorCount": 132}
-    attributes |= {"ClockRate": 1980000, "MemoryClockRate": 3201000, "GlobalMemoryBusWidth": 6144}
-    attributes |= {"L2CacheSize": 50 << 20}
+    attributes = {"MultiProcessorCount": 132, "ClockRate": 1980000, "MemoryClockRate": 3201000}
+    attributes |= {"GlobalMemoryBusWidth": 6144, "L2CacheSize": 50 << 20}
+    device = SimpleNamespace(id=0, attributes=attributes, compute_capability=capability)
     runtime = SimpleNamespace(
         getDeviceCount=counted,
         getDeviceProperties=lambda _: {"name": name, "totalGlobalMem": 140 << 30},
@@ -255,7 +255,7 @@ def cupy(count=1, name=b"NVIDIA H200", fault=None):
     )
     return SimpleNamespace(
         __version__="14.2.0",
-        cuda=SimpleNamespace(runtime=runtime, Device=lambda: SimpleNamespace(id=0, attributes=attributes)),
+        cuda=SimpleNamespace(runtime=runtime, Device=lambda: device),
     )
 
 
@@ -276,6 +276,12 @@ def test_an_installation_is_read_from_the_driver_and_the_libraries(monkeypatch):
         "cudnn": "failing (OSError)",
         "nvrtc": "absent",
     }
+
+
+@pytest.mark.parametrize(("written", "capability"), [("80", (8, 0)), ("90", (9, 0)), ("103", (10, 3))])
+def test_the_compute_capability_is_read_as_cupy_writes_it(monkeypatch, written, capability):
+    monkeypatch.setitem(sys.modules, "cupy", cupy(capability=written))
+    assert installation.probe.__wrapped__().gpu.capability == capability
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def _gpu(cupy: Any) -> Gpu:
     name = properties["name"]
     return Gpu(
         name=name.decode() if isinstance(name, bytes) else str(name),
-        capability=(attributes["ComputeCapabilityMajor"], attributes["ComputeCapabilityMinor"]),
+        capability=_capability(device.compute_capability),
         multiprocessors=attributes["MultiProcessorCount"],
         clock=1e3 * attributes.get("ClockRate", 0),
         memory_clock=1e3 * attributes.get("MemoryClockRate", 0),
@@ -100,6 +100,15 @@ def _gpu(cupy: Any) -> Gpu:
         l2_bytes=attributes["L2CacheSize"],
         memory_bytes=int(properties["totalGlobalMem"]),
     )
+
+
+def _capability(digits: str) -> tuple[int, int]:
+    """The major and the minor number of a compute capability as CuPy writes it; its attributes have neither.
+
+    >>> _capability("90"), _capability("103")
+    ((9, 0), (10, 3))
+    """
+    return int(digits[:-1]), int(digits[-1])
 
 
 def _driver(runtime: Any) -> str:

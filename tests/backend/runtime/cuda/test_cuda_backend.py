@@ -55,8 +55,8 @@ class cuda:
         getDeviceProperties = staticmethod(lambda n: dict(name=b"NVIDIA H200", totalGlobalMem=1 << 37))
     class Device:
         id = 0
-        attributes = dict(ComputeCapabilityMajor=9, ComputeCapabilityMinor=0, MultiProcessorCount=132,
-                          GlobalMemoryBusWidth=6144, L2CacheSize=1 << 26)
+        compute_capability = "90"
+        attributes = dict(MultiProcessorCount=132, GlobalMemoryBusWidth=6144, L2CacheSize=1 << 26)
 """
 
 
