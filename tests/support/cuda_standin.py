@@ -117,6 +117,7 @@ class Graph:
                 done.add(one)
                 left.remove(one)
 
+        self.cuda.replayed += len(self.works)
         stream.push(replay)
 
 
@@ -171,6 +172,7 @@ class Memory:
         self.held = np.full(size + 256, 0xFF, np.uint8)
         self.ptr = self.held.ctypes.data + -self.held.ctypes.data % 256
         cuda.taken += size
+        cuda.memories.add(self)
 
     def __del__(self):
         if hasattr(self, "ptr"):
@@ -179,12 +181,16 @@ class Memory:
 
 
 class StandIn:
-    """The parts of CuPy that machines use; `limit` is the memory there is, `taken` what is taken, in bytes."""
+    """The parts of CuPy that machines use; `limit` is the memory there is, `taken` what is taken, in bytes.
+
+    `launched` counts kernels that are launched, `replayed` the works of graphs each time one is.
+    """
 
     def __init__(self, seed=0, limit=1 << 30, number=0):
         self.rng, self.limit, self.number = random.Random(seed), limit, number
-        self.numbers, self.streams, self.taken, self.graphs, self.launched = itertools.count(1), {}, 0, 0, 0
-        self.functions = {}
+        self.numbers, self.streams, self.taken, self.graphs = itertools.count(1), {}, 0, 0
+        self.launched = self.replayed = 0
+        self.functions, self.memories = {}, weakref.WeakSet()
         self.null = Stream(self)
         self.current = [self.null]
         runtime = types.SimpleNamespace(
@@ -305,26 +311,44 @@ class Toolkit:
         return number
 
 
+class ForeignError(Exception):
+    """An error of a library's bindings, which is none of eqsat's."""
+
+
 class Library:
-    """A library whose kernels compute what the real one would; it has no plan by the names in `refuses`."""
+    """A library whose kernels compute what the real one would; it has no plan by the names in `refuses`.
+
+    `faults` has pairs of what is done (plans, prepare, launch, capture) and the plan that it is done with: there an
+    error of the library's is raised.
+    """
 
     version = "1"
 
     def __init__(self, cuda, name):
-        self.cuda, self.name, self.refuses, self.open = cuda, name, set(), 0
+        self.cuda, self.name, self.refuses, self.open, self.faults = cuda, name, set(), 0, set()
+
+    def fail(self, doing, plan):
+        if (doing, plan) in self.faults:
+            raise ForeignError(f"EXECUTION_FAILED at {doing} of {plan}\nand more")
+
+    def plans(self, call, address):
+        self.fail("plans", None)
+        return tuple(f"{self.name} {self.version} plan{n}" for n in range(3))
 
     def prepare(self, call, address, plan=None):
         from eqsat.errors import BackendError
 
+        self.fail("prepare", plan)
         if plan in self.refuses:
             raise BackendError(f"no plan {plan}")
         self.open += 1
         return types.SimpleNamespace(
-            plan=plan, workspace=512, launch=lambda s, w: self._launch(call, address, s, w), close=self._close
+            plan=plan, workspace=512, launch=lambda s, w: self._launch(call, address, plan, s, w), close=self._close
         )
 
-    def _launch(self, call, address, stream, workspace):
+    def _launch(self, call, address, plan, stream, workspace):
         assert workspace
+        self.fail("launch" if self.cuda.streams[stream].capture is None else "capture", plan)
         self.cuda.streams[stream].push(lambda: compute(call, lambda view: at(address(view), view)))
 
     def _close(self):

@@ -199,8 +199,11 @@ def _slopes(
                 if hot and subject.weight_bytes:
                     short, long = (_held(stack, subject, plan, n * copies, 1) for n in (1, 2))
                     slopes[plan, True] = _Slope(short, long, copies, hot=True)
+                for slope in (slopes[name] for name in ((plan, False), (plan, True)) if name in slopes):
+                    slope.sample()  # one that fails must not take the others with it
             except EqsatError as error:
                 slopes.pop((plan, False), None)
+                slopes.pop((plan, True), None)
                 failed = error
         if not slopes:
             raise CostError(f"no plan runs: {failed.what if failed else ''}", expected="a kernel of the device")

@@ -47,7 +47,7 @@ class Device:
 
 
 class Subject:
-    """A kernel: the true (hot, cold) seconds of each plan; a plan of None fails."""
+    """A kernel: the true (hot, cold) seconds of each plan; one of None fails, one of () fails when it is replayed."""
 
     def __init__(self, device, plans, weight_bytes=0):
         self.device, self.costs, self.weight_bytes = device, plans, weight_bytes
@@ -68,7 +68,10 @@ class Replay:
         self.subject, self.plan, self.copies, self.weights = subject, plan, copies, weights
 
     def seconds(self):
-        device, (hot, cold) = self.subject.device, self.subject.costs[self.plan]
+        device, costs = self.subject.device, self.subject.costs[self.plan]
+        if not costs:
+            raise BackendError(f"plan {self.plan} fails at a run")
+        hot, cold = costs
         size = self.subject.weight_bytes
         hits = sum(size == 0 or device.use((id(self.subject), i % self.weights), size) for i in range(self.copies))
         taken = device.overhead + hits * hot + (self.copies - hits) * cold
@@ -98,6 +101,16 @@ def test_without_constants_there_is_one_time():
     device = Device()
     entry = measure(Subject(device, {"": (2e-6, 9.0)}), device)
     assert (entry.seconds, entry.hot) == (pytest.approx(2e-6), None)
+
+
+@pytest.mark.parametrize("weight_bytes", [0, 1 << 20])
+def test_a_plan_that_fails_when_it_is_replayed_costs_no_other(weight_bytes):
+    device = Device()
+    plans = {"a": (), "b": (3e-6, 4e-6), "c": (), "d": (2e-6, 3e-6)}
+    entry = measure(Subject(device, plans, weight_bytes), device)
+    assert (entry.plan, device.open) == ("d", 0)
+    with pytest.raises(CostError, match="no plan runs: plan c fails at a run"):
+        measure(Subject(device, {"a": (), "c": ()}, weight_bytes), device)
 
 
 @pytest.mark.parametrize("seed", range(5))

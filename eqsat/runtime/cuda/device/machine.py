@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Protocol
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from eqsat.errors import BackendError
+from eqsat.runtime.cuda.device.calls import CallSteps, Choice, PreparedLaunch, Steps
 from eqsat.runtime.cuda.device.memory import DeviceMemory
 from eqsat.runtime.cuda.device.toolkit import Toolkit
-from eqsat.runtime.cuda.libraries.calls import Call, library_of
-from eqsat.runtime.cuda.libraries.library import PreparedCall
-from eqsat.runtime.cuda.libraries.substitute import parted, source_of
+from eqsat.runtime.cuda.libraries.calls import Call
+from eqsat.runtime.cuda.libraries.library import PreparedCall, translated
+from eqsat.runtime.cuda.libraries.substitute import source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, tried
 from eqsat.runtime.cuda.program.fallback import DeviceFallback
 from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, placed, quickest, segments, width
@@ -26,8 +27,6 @@ from eqsat.runtime.programs.launches import Fallback, Launch
 from eqsat.runtime.programs.profile import Span, moved_bytes
 from eqsat.runtime.programs.program import KernelProgram
 
-#: The plan of a library's that a call is to be run by, as text; None leaves it to the library.
-Choice = Callable[[Call], str | None]
 #: Numbers of streams that are tried where launches need not wait for each other.
 STREAM_COUNTS = (1, 2, 4)
 #: Replays by which numbers of streams are compared.
@@ -41,6 +40,8 @@ _WAIT = """extern "C" __global__ void hold() {{
 }}
 """
 
+_RUN = translated("the GPU fails at a run")
+
 
 def elapsed(cuda: Any, run: Callable[[], object], stream: Any) -> float:
     """The seconds by the GPU's clock that the work takes which `run` puts on a stream."""
@@ -50,13 +51,6 @@ def elapsed(cuda: Any, run: Callable[[], object], stream: Any) -> float:
     end.record(stream)
     end.synchronize()
     return float(cuda.get_elapsed_time(begin, end)) * 1e-3
-
-
-class PreparedLaunch(Protocol):
-    """A launch made ready: `launch` puts it on a stream, by its handle, with the address of the stream's workspace."""
-
-    def launch(self, stream: int, workspace: int) -> None:
-        """Put it on a stream."""
 
 
 class KernelStep:
@@ -75,18 +69,6 @@ class KernelStep:
     def launch(self, stream: int, workspace: int) -> None:
         """Put the kernel on a stream."""
         self._launch(self._function, *self._extents, stream, ctypes.addressof(self._arguments), 0)
-
-
-class Steps:
-    """Kernels that are one launch of a program, one after the other; none for a kernel over no elements."""
-
-    def __init__(self, *steps: PreparedLaunch) -> None:
-        self._steps = steps
-
-    def launch(self, stream: int, workspace: int) -> None:
-        """Put all of them on a stream."""
-        for step in self._steps:
-            step.launch(stream, workspace)
 
 
 class FallbackStep:
@@ -117,10 +99,13 @@ class GpuMachine:
         self._choose = choose
         self._cupy = toolkit.cupy
         self.streams: list[Any] = []
-        self._prepared: list[PreparedCall] = []
         self._steps: list[PreparedLaunch] = []
         self._replayed: list[Any] = []
-        with toolkit.device():
+        self._workspace, self._workspaces = 0, list[int]()
+        self.calls = CallSteps(
+            toolkit.libraries, toolkit.missing, choose, self.address, self._try_out, self._kernel_over
+        )
+        with toolkit.device(), translated("the GPU cannot make the program ready", where=program.name):
             self.memory = DeviceMemory(program, arrangement, toolkit)
             try:
                 self._set_up(arrangement)
@@ -135,12 +120,11 @@ class GpuMachine:
         self.outputs = {name: memory.array(view) for name, view in program.outputs.items()}
         self._mark = cupy.cuda.Event(disable_timing=True)
         self.toolkit.prepare(self._sources())
-        self._steps = [self._step(launch) for launch in program.launches]
-        self._workspace = max((p.workspace for p in self._prepared), default=0)
-        self._workspaces: list[int] = []
         self._more_streams(1)
-        for step in self._steps:
-            step.launch(self.streams[0].ptr, self._workspaces[0])  # the set-up of first launches, before capture
+        self._steps = [self._step(launch) for launch in program.launches]
+        for step, launch in zip(self._steps, program.launches, strict=True):
+            with translated("the first launch fails", where=launch.label):
+                step.launch(self.streams[0].ptr, self._workspaces[0])  # the set-up of first launches, before capture
         self.wait()
         self._capture(dependencies(program, arrangement))
 
@@ -161,59 +145,29 @@ class GpuMachine:
 
     def _step(self, launch: Launch) -> PreparedLaunch:
         if isinstance(launch.work, KernelSource):
-            return self._kernel(launch.work, [self.address(v) for v in (*launch.reads, *launch.writes)])
+            with translated("the kernel cannot be loaded", where=launch.label):
+                return self._kernel_over(launch.work, (*launch.reads, *launch.writes))
         if isinstance(launch.work, Call):
-            return self._call(launch.work, launch.label)
+            return self.calls.step(launch.work, launch.label)
         assert isinstance(launch.work, Fallback)
         return FallbackStep(self, launch, launch.work)
+
+    def _kernel_over(self, source: KernelSource, views: Sequence[View]) -> PreparedLaunch:
+        return self._kernel(source, [self.address(view) for view in views])
 
     def _kernel(self, source: KernelSource, addresses: Sequence[int]) -> PreparedLaunch:
         return Steps() if 0 in source.grid else KernelStep(self.toolkit, source, addresses)
 
-    def _call(self, call: Call, label: str) -> PreparedLaunch:
-        """A library's kernel, or a generated one: where that was measured to be faster, or the library cannot."""
-        name = library_of(call)
-        library = self.toolkit.libraries.get(name)
-        reason = ""
-        # A plan that another version was measured with is no reason to leave the library.
-        for plan in tried(call, self._choose(call)):
-            if plan == GENERATED:
-                break
-            if library is None:
-                reason = self.toolkit.missing.get(name, f"{name} is not here")
-                break
-            try:
-                prepared = library.prepare(call, self.address, plan)
-            except BackendError as error:
-                reason = error.what
-                continue
-            self._prepared.append(prepared)
-            if reason:
-                warnings.warn(f"{label} runs by {name}'s own choice: {reason}", RuntimeWarning, stacklevel=2)
-            return prepared
-        parts = parted(call) if reason and library is not None else None
-        if parts is None:
-            return self._generated(call, label, name, reason)
-        first, source, views = parts
-        warnings.warn(f"{label} runs as two kernels, not as one: {reason}", RuntimeWarning, stacklevel=2)
-        return Steps(self._call(first, label), self._kernel(source, [self.address(view) for view in views]))
-
-    def _generated(self, call: Call, label: str, name: str, reason: str) -> PreparedLaunch:
-        """A generated kernel in the stead of a library's; BackendError that names the library where there is none."""
-        substitute = source_of(call)
-        if substitute is None:
-            raise BackendError(
-                f"{label} has no kernel: {reason}",
-                where=self.program.name,
-                expected=f"{name}, which computes it",
-                remedy="pip install 'eqsat[cuda13]'",
-            )
-        if reason:
-            warnings.warn(
-                f"{label} runs on a generated kernel, which is slower: {reason}", RuntimeWarning, stacklevel=2
-            )
-        source, views = substitute
-        return self._kernel(source, [self.address(view) for view in views])
+    def _try_out(self, call: PreparedCall) -> None:
+        """Launch a library's call once by itself and once captured, and wait: whatever it raises, it raises here."""
+        stream = self.streams[0]
+        if call.workspace > self._workspace:
+            self._workspace = call.workspace
+            self._workspaces[0] = self.memory.take("workspace 0", self._workspace)
+        call.launch(stream.ptr, self._workspaces[0])
+        stream.synchronize()
+        self._recorded(partial(call.launch, stream.ptr, self._workspaces[0])).launch(stream)
+        stream.synchronize()
 
     def _more_streams(self, stream_count: int) -> None:
         while len(self.streams) < stream_count:
@@ -236,23 +190,27 @@ class GpuMachine:
 
     def _captured(self, launches: Sequence[Placed]) -> list[Any]:
         """Graphs of the launches between those that no graph can hold, and those as they are."""
-        stream = self.streams[0]
         graphs: list[Any] = []
         for inside, indices in segments([not isinstance(step, FallbackStep) for step in self._steps]):
             if not inside:
                 graphs.append(self._steps[indices.start])
                 continue
-            stream.begin_capture()
-            try:
-                self._enqueue([launches[i] for i in indices])
-            except BaseException:
-                with self._quietly():
-                    stream.end_capture()
-                raise
-            graph = stream.end_capture()
-            graph.upload(stream)
-            graphs.append(graph)
+            graphs.append(self._recorded(partial(self._enqueue, [launches[i] for i in indices])))
         return graphs
+
+    def _recorded(self, work: Callable[[], None]) -> Any:
+        """A graph of the work put on the first stream, and on those that wait for it."""
+        stream = self.streams[0]
+        stream.begin_capture()
+        try:
+            work()
+        except BaseException:
+            with self._quietly():
+                stream.end_capture()
+            raise
+        graph = stream.end_capture()
+        graph.upload(stream)
+        return graph
 
     def _enqueue(self, launches: Sequence[Placed]) -> None:
         workspaces = {stream.ptr: w for stream, w in zip(self.streams, self._workspaces, strict=True)}
@@ -277,6 +235,7 @@ class GpuMachine:
             else:
                 graph.launch(stream)
 
+    @_RUN
     def put(self, name: str, array: Any) -> None:
         """Copy an input in, from the host, or within the GPU once the caller's stream is done with it."""
         with self.toolkit.device():
@@ -288,6 +247,7 @@ class GpuMachine:
             self.wait()  # an earlier copy may still read the pinned memory
             self.memory.upload(self.program.inputs[name], array, self.streams[0].ptr)
 
+    @_RUN
     def get(self, name: str, *, on_device: bool = False) -> Any:
         """A copy of an output, on the host, or on the GPU for the caller's stream."""
         with self.toolkit.device():
@@ -304,22 +264,26 @@ class GpuMachine:
         self._mark.record(first)
         then.wait_event(self._mark)
 
+    @_RUN
     def launch(self) -> None:
         """Start a run, once the caller's stream has filled the input arrays."""
         with self.toolkit.device():
             self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
             self._replay(self._replayed)
 
+    @_RUN
     def wait(self) -> None:
         """Wait until all runs are done."""
         for stream in self.streams:
             stream.synchronize()
 
+    @_RUN
     def join(self) -> None:
         """Make the caller's stream wait for all runs that were started."""
         with self.toolkit.device():
             self._after(self.streams[0], self._cupy.cuda.get_current_stream())
 
+    @_RUN
     def timed(self) -> list[Span]:
         """Run the launches one by one, queued behind a kernel that waits, and time each by events."""
         cupy, stream = self._cupy, self.streams[0]
@@ -347,8 +311,7 @@ class GpuMachine:
             with self._quietly():
                 self.wait()
             self._replayed = []
-            while self._prepared:
-                self._prepared.pop().close()
+            self.calls.close()
             self._steps = []
             self.inputs, self.outputs = {}, {}
             self.memory.close()
@@ -357,4 +320,4 @@ class GpuMachine:
     def _quietly(self) -> contextlib.suppress:
         """Ignore an error of CUDA's while another is being raised, or resources of a failure are freed."""
         cuda = self._cupy.cuda
-        return contextlib.suppress(cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError)
+        return contextlib.suppress(cuda.runtime.CUDARuntimeError, cuda.driver.CUDADriverError, BackendError)

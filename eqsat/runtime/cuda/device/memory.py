@@ -95,9 +95,10 @@ class DeviceMemory:
         return weight
 
     def take(self, name: str, nbytes: int) -> int:
-        """A block of memory, which goes with the rest; its address."""
+        """A block of memory, in place of an earlier one of the name, which goes with the rest; its address."""
         if not nbytes:
             return 0
+        self._blocks.pop(name, None)
         self._blocks[name] = self._memory(nbytes)
         return int(self._blocks[name].ptr)
 

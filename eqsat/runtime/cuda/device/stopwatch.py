@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from eqsat.errors import BackendError
 from eqsat.language.terms import DType, Graph, Plan
+from eqsat.runtime.cuda.device.calls import PARTED, PreparedLaunch
 from eqsat.runtime.cuda.device.installation import found
-from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, PreparedLaunch, elapsed
+from eqsat.runtime.cuda.device.machine import GpuMachine, KernelStep, elapsed
 from eqsat.runtime.cuda.device.toolkit import Toolkit
 from eqsat.runtime.cuda.libraries.calls import Call, Matmul, Normalisation, library_of
 from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
-from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall
+from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall, translated
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
-from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tried, tuned
+from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tuned
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View, padded
@@ -68,7 +71,8 @@ class CudaStopwatch:
 
     def close(self) -> None:
         """Give the memory back."""
-        self.stream.synchronize()
+        with suppress(BackendError), translated("the GPU fails"):  # what went wrong on it was raised where it did
+            self.stream.synchronize()
         del self._swept, self.workspace
 
 
@@ -86,9 +90,9 @@ class CudaSubject:
         inputs: Mapping[str, Any],
         prescribed: Sequence[str] | None,
     ) -> None:
-        self._watch, self._choose = watch, choice(prescribed or ())
+        self._watch = watch
         program = program_of(given)
-        self.machine = GpuMachine(program, arrange(program), watch.toolkit, self._choose)
+        self.machine = GpuMachine(program, arrange(program), watch.toolkit, choice(prescribed or ()))
         self.launches = program.launches
         for name, array in inputs.items():
             self.machine.put(name, array)
@@ -106,7 +110,12 @@ class CudaSubject:
         library = self._watch.toolkit.libraries.get(library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
-        plans = library.plans(calls[0], self.machine.memory.address)
+        try:
+            with translated(f"{library.name} fails to list plans", where=self.launches[0].label):
+                plans = library.plans(calls[0], self.machine.memory.address)
+        except BackendError as error:
+            warnings.warn(f"{error.where} is measured by one plan alone: {error.what}", RuntimeWarning, stacklevel=2)
+            return ()
         generated = (GENERATED,) if plans and isinstance(calls[0], Normalisation) else ()
         return tuple(tuned(calls[0], plan) for plan in (*plans, *generated))
 
@@ -164,30 +173,25 @@ class CudaSubject:
             views = (*launch.reads, *launch.writes)
             return [] if 0 in work.grid else [KernelStep(toolkit, work, [address(view) for view in views])]
         assert isinstance(work, Call)
+        chosen = choice([plan])(work) if plan else self.machine.calls.decisions[work]
+        parts = parted(work) if chosen == PARTED else None
+        if parts is not None:
+            first, source, views = parts
+            rest = KernelStep(toolkit, source, [address(view) for view in views])
+            return [*self.prepared_steps(replace(launch, work=first), plan, address), rest]
         library = toolkit.libraries.get(library_of(work))
-        reason = toolkit.missing.get(library_of(work), "")
-        for chosen in (choice([plan])(work),) if plan else tried(work, self._choose(work)):
-            if chosen == GENERATED:
-                return [self._generated(work, launch.label, address, reason)]
-            try:
-                prepared = None if library is None else self._ready(library, work, address, chosen)
-            except BackendError as error:
-                reason = error.what
-                continue
-            if prepared is None:
-                break
-            self._prepared.append(prepared)
-            if prepared.workspace <= WORKSPACE_BYTES:
-                return [prepared]
-            reason = f"a plan of {prepared.workspace} bytes of workspace, of which there are {WORKSPACE_BYTES}"
-        if plan:
-            raise BackendError(reason, where=launch.label, expected="a plan that the library runs")
-        parts = parted(work) if library is not None else None
-        if parts is None:
-            return [self._generated(work, launch.label, address, reason)]
-        first, source, views = parts
-        rest = KernelStep(toolkit, source, [address(view) for view in views])
-        return [*self.prepared_steps(replace(launch, work=first), plan, address), rest]
+        if chosen == GENERATED or library is None:
+            return [self._generated(work, launch.label, address)]
+        with translated(f"{library.name} fails to make a call ready", where=launch.label):
+            prepared = self._ready(library, work, address, chosen)
+        self._prepared.append(prepared)
+        if prepared.workspace > WORKSPACE_BYTES:
+            raise BackendError(
+                f"a plan of {prepared.workspace} bytes of workspace, of which there are {WORKSPACE_BYTES}",
+                where=launch.label,
+                expected="a plan that the library runs",
+            )
+        return [prepared]
 
     def _ready(self, library: Library, call: Call, address: Callable[[View], int], plan: str | None) -> PreparedCall:
         """A call by a plan; parts that take long to build are built for one set of weights."""
@@ -199,11 +203,11 @@ class CudaSubject:
             self._built[call, plan] = prepared
         return prepared
 
-    def _generated(self, call: Call, label: str, address: Callable[[View], int], reason: str) -> PreparedLaunch:
+    def _generated(self, call: Call, label: str, address: Callable[[View], int]) -> PreparedLaunch:
         """The kernel that a machine runs where a library has none."""
         substitute = source_of(call)
         if substitute is None:
-            raise BackendError(f"{label} has no kernel: {reason}", expected=library_of(call))
+            raise BackendError(f"{label} has no generated kernel", expected=library_of(call))
         source, views = substitute
         return KernelStep(self._watch.toolkit, source, [address(view) for view in views])
 
@@ -224,16 +228,18 @@ class CudaReplay:
         self._watch = watch
         stream = watch.stream
         # The set-up of a first launch cannot be captured.
-        for step in {id(step): step for step in steps}.values():
-            step.launch(stream.ptr, watch.workspace.ptr)
-        stream.synchronize()
-        stream.begin_capture()
-        try:
-            for step in steps:
+        with translated("the first launch fails"):
+            for step in {id(step): step for step in steps}.values():
                 step.launch(stream.ptr, watch.workspace.ptr)
-        finally:
-            self._graph = stream.end_capture()
-        self._graph.upload(stream)
+            stream.synchronize()
+        with translated("the launches cannot be captured"):
+            stream.begin_capture()
+            try:
+                for step in steps:
+                    step.launch(stream.ptr, watch.workspace.ptr)
+            finally:
+                self._graph = stream.end_capture()
+            self._graph.upload(stream)
 
     def seconds(self) -> float:
         """Replay the graph once and return the seconds between its first kernel and its last."""
@@ -265,5 +271,5 @@ class MachineReplay:
 
 def _between(watch: CudaStopwatch, run: Callable[[], object], stream: Any) -> float:
     """The seconds by the GPU's clock that the work takes which `run` puts on a stream."""
-    with watch.toolkit.device():
+    with watch.toolkit.device(), translated("the GPU fails at a run"):
         return elapsed(watch.toolkit.cupy.cuda, run, stream)

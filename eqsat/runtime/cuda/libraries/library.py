@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeVar
 
-from eqsat.errors import BackendError, first_line
+from eqsat.errors import BackendError, EqsatError, first_line
 from eqsat.runtime.kernels.view import View
 
 #: The address of the first element of a view in the memory of the device.
@@ -45,6 +46,27 @@ def opened(
     except Exception as error:
         fault = f"{called} cannot be used: {first_line(error)}"
         raise BackendError(fault, expected=version, remedy=install) from error
+
+
+@contextmanager
+def translated(what: str, *, where: str = "") -> Iterator[None]:
+    """Raise BackendError for an error of CUDA's, of a library's or of its bindings' within; each has a type of its own.
+
+    Errors of eqsat's own, and assertions, pass as they are. It decorates functions, too.
+
+    >>> with translated("the launch fails", where="matmul"):
+    ...     raise RuntimeError("CUBLAS_STATUS_EXECUTION_FAILED")
+    Traceback (most recent call last):
+    ...
+    eqsat.errors.BackendError: matmul: the launch fails: RuntimeError: CUBLAS_STATUS_EXECUTION_FAILED
+    """
+    try:
+        yield
+    except (EqsatError, AssertionError):
+        raise
+    except Exception as error:
+        kind, line = type(error).__name__, first_line(error)
+        raise BackendError(f"{what}: {kind if line == kind else f'{kind}: {line}'}", where=where) from error
 
 
 def check_plan_version(library: str, stated: str, here: str) -> None:

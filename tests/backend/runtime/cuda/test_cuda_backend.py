@@ -430,7 +430,7 @@ def test_a_kernel_that_does_not_compile_gives_back_what_was_taken():
     cuda = StandIn()
     toolkit = Toolkit(cuda)
     view = View.of("x", DType.FLOAT32, (8,))
-    good = Launch(Matmul(*(View.of(n, DType.FLOAT32, (2, 4), None) for n in "xxx")), (), (), ())
+    good = Launch(Matmul(*(View.of(n, DType.FLOAT32, (2, 2), None) for n in "xxx")), (), (), ())
     bad = Launch(KernelSource("k", "not C", ("x",), (1, 1, 1), (1, 1, 1)), (view,), (), ())
     program = KernelProgram("p", {"x": Buffer("x", 32, "input")}, (good, bad), {"x": view}, {})
 
@@ -470,7 +470,7 @@ def test_an_operator_without_a_kernel_runs_between_captured_graphs():
     wanted = np.cumsum(x @ w, axis=1) @ w
     for _ in range(2):
         np.testing.assert_allclose(ran(machine, x=x, w=w), wanted, rtol=1e-4, atol=1e-5)
-    assert cuda.graphs == 2
+    assert cuda.graphs == 2 + 2  # each product was tried out in one of its own
     assert machine.fallback.on_host == {"cumsum"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -10,6 +10,7 @@ from eqsat.errors import BackendError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.graphs.interpret import run
+from eqsat.language.terms import Attrs, Node
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.libraries.calls import Convolution, Matmul
@@ -17,9 +18,9 @@ from eqsat.runtime.cuda.libraries.tuning import GENERATED
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.arena import arrange
-from eqsat.runtime.programs.launches import Buffer, Launch
+from eqsat.runtime.programs.launches import Buffer, Fallback, Launch
 from eqsat.runtime.programs.program import KernelProgram
-from tests.support.cuda_standin import StandIn, Toolkit
+from tests.support.cuda_standin import CudaError, Graph, StandIn, Toolkit
 
 RNG = np.random.default_rng(0)
 
@@ -130,3 +131,120 @@ def test_where_the_library_adds_no_tensor_a_generated_kernel_does_after_it(refus
     wanted = np.einsum("nchw,oc->nohw", x, w[:, :, 0, 0]) + b[:, None, None] + a
     np.testing.assert_allclose(y, wanted.clip(0), rtol=1e-2, atol=1e-2)
     machine.close()
+
+
+PLANS = ("measured", None, "cublaslt 1 plan0", "cublaslt 1 plan1", "cublaslt 1 plan2")
+
+
+@pytest.mark.parametrize("doing", ["prepare", "launch", "capture"])
+@pytest.mark.parametrize("bad", range(1, len(PLANS) + 1))
+def test_an_error_of_the_librarys_costs_one_plan_then_the_next_then_a_generated_kernel(doing, bad):
+    toolkit = Toolkit(StandIn())
+    library = toolkit.libraries["cublaslt"]
+    library.faults = {(doing, plan) for plan in PLANS[:bad]}
+    asked, prepare = [], library.prepare
+    library.prepare = lambda call, address, plan=None: (asked.append(plan), prepare(call, address, plan))[1]
+    program = product()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        machine = GpuMachine(program, arrange(program), toolkit, lambda call: "measured")
+    # A library that makes nothing ready by its own choice has no other plans.
+    tried = PLANS[:2] if doing == "prepare" else PLANS
+    runs = tried[bad] if bad < len(tried) else None
+    generated = bad >= len(tried)
+    assert asked == list(tried[: bad + 1])
+    which = "on a generated kernel, which is slower" if generated else "by another plan of cublaslt's"
+    which = "by cublaslt's own choice" if not generated and runs is None else which
+    (said,) = (str(warning.message) for warning in caught)
+    last = tried[min(bad, len(tried)) - 1]
+    assert said.startswith(f"matmul runs {which}: cublaslt fails")
+    assert said.endswith(f"ForeignError: EXECUTION_FAILED at {doing} of {last}")
+    x, w = RNG.standard_normal((2, 4, 4)).astype(np.float32)
+    np.testing.assert_allclose(ran(machine, x=x, w=w), x @ w, rtol=1e-5, atol=1e-6)
+    assert library.open == (0 if generated else 1)
+    machine.close()
+    assert toolkit.cuda.taken == library.open == 0
+
+
+def test_a_library_that_cannot_list_its_plans_leaves_the_generated_kernel():
+    toolkit = Toolkit(StandIn())
+    library = toolkit.libraries["cublaslt"]
+    library.faults = {("launch", None), ("plans", None)}
+    program = product()
+    with pytest.warns(RuntimeWarning, match="matmul runs on a generated kernel.*EXECUTION_FAILED at launch"):
+        machine = GpuMachine(program, arrange(program), toolkit)
+    machine.close()
+
+
+def test_a_plan_with_more_workspace_than_others_gets_it_before_it_is_launched():
+    toolkit = Toolkit(StandIn())
+    library = toolkit.libraries["cublaslt"]
+    given, prepare = [], library.prepare
+
+    def greedy(call, address, plan=None):
+        made = prepare(call, address, plan)
+        launch, made.workspace = made.launch, 1 << 20
+
+        def checked(stream, workspace):
+            held = [m for m in toolkit.cuda.memories if m.ptr <= workspace and workspace + (1 << 20) <= m.ptr + m.size]
+            given.append(len(held))
+            launch(stream, workspace)
+
+        made.launch = checked
+        return made
+
+    library.prepare = greedy
+    program = product()
+    machine = GpuMachine(program, arrange(program), toolkit)
+    assert len(given) >= 3 and set(given) == {1}
+    machine.close()
+
+
+def test_a_dead_gpu_is_named_with_the_launch_and_what_was_taken_is_given_back():
+    """Where an error stays, as that of an illegal address does, nothing that is tried after it runs."""
+    cuda = StandIn()
+    toolkit = Toolkit(cuda)
+
+    def dead(*_):
+        raise CudaError("CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered")
+
+    toolkit.libraries["cublaslt"].faults = {("launch", plan) for plan in PLANS}
+    toolkit.driver.launchKernel = dead
+    program = product()
+    with (
+        pytest.raises(BackendError, match="matmul: the first launch fails: CudaError: CUDA_ERROR_ILLEGAL_ADDRESS"),
+        pytest.warns(RuntimeWarning, match="runs on a generated kernel"),
+    ):
+        GpuMachine(program, arrange(program), toolkit)
+    assert cuda.taken == toolkit.libraries["cublaslt"].open == 0
+
+
+def test_an_error_of_cudas_at_a_run_is_eqsats_own(monkeypatch):
+    toolkit, program = Toolkit(StandIn()), product()
+    machine = GpuMachine(program, arrange(program), toolkit)
+
+    def fails(graph, stream):
+        raise CudaError("cudaErrorLaunchFailure: unspecified launch failure", 719)
+
+    monkeypatch.setattr(Graph, "launch", fails)
+    with pytest.raises(BackendError, match="the GPU fails at a run: CudaError: cudaErrorLaunchFailure"):
+        machine.launch()
+    machine.close()
+
+
+def test_a_kernel_that_cupy_cannot_compile_is_named_with_its_operator():
+    compile_exception = type("CompileException", (Exception,), {})  # as CuPy has it
+
+    cuda = StandIn()
+
+    def fails(x):
+        raise compile_exception("cannot open source file 'cuda_fp16.h'\n1 error detected")
+
+    cuda.cupy.asarray = fails
+    x, y = (View.of(n, DType.FLOAT32, (2, 4)) for n in "xy")
+    buffers = {"x": Buffer("x", 32, "input"), "y": Buffer("y", 32, "output")}
+    work = Fallback(Node("cumsum", ("x",), ("y",), Attrs(axis=1)))
+    program = KernelProgram("p", buffers, (Launch(work, (x,), (y,), ("y",), "cumsum"),), {"x": x}, {"y": y})
+    with pytest.raises(BackendError, match="cumsum: the first launch fails: CompileException: cannot open source file"):
+        GpuMachine(program, arrange(program), Toolkit(cuda))
+    assert cuda.taken == 0

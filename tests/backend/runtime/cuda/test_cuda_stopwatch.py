@@ -9,13 +9,15 @@ import pytest
 
 import eqsat
 from eqsat.costs.kernels.key import OpKey
+from eqsat.costs.measuring.campaign import Measuring
 from eqsat.costs.measuring.kernel import planned
 from eqsat.costs.measuring.protocol import measure, steady
+from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.device import stopwatch
-from eqsat.runtime.cuda.device.machine import KernelStep
 from eqsat.runtime.cuda.device.stopwatch import CudaStopwatch
 from eqsat.runtime.cuda.libraries.calls import Convolution, Matmul, Normalisation
 from eqsat.runtime.cuda.libraries.cudnn import views_of
@@ -23,9 +25,11 @@ from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, signature, tried, tuned
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.view import View
-from eqsat.runtime.programs.launches import Fallback, Launch
-from tests.support.cuda_standin import Library, StandIn, Toolkit
+from eqsat.runtime.programs.launches import Buffer, Fallback, Launch
+from eqsat.runtime.programs.program import KernelProgram
+from tests.support.cuda_standin import CudaError, Library, StandIn, Toolkit
 
+HERE = Environment("nvidia-h200", "NVIDIA H200, driver 1", "cupy 14", 1)
 PRODUCT = OpKey.parse("matmul {} float32[3, 8] =float32[8, 4]")
 
 
@@ -37,8 +41,7 @@ class Planned(Library):
         self.asked = []
 
     def plans(self, call, address):
-        known = isinstance(call, Matmul | Normalisation)
-        return tuple(f"{self.name} {self.version} plan{n}" for n in range(3)) if known else ()
+        return super().plans(call, address) if isinstance(call, Matmul | Normalisation) else ()
 
     def prepare(self, call, address, plan=None):
         self.asked.append(plan)
@@ -240,12 +243,21 @@ def test_a_call_that_no_library_has_runs_on_a_generated_kernel(watch):
     subject.close()
 
 
-def test_what_is_added_after_a_convolution_is_measured_with_it(watch):
-    """Where the library has no plan for both at once."""
+def with_addend():
+    """A program of one convolution with a tensor added, all held with the channels last."""
     half = DType.FLOAT16
-    images = {n: View.of(n, half, (1, 8, 4, 4), (0, 2, 3, 1)) for n in "xay"}
+    x, a, y = (View.of(n, half, (1, 8, 4, 4), (0, 2, 3, 1)) for n in "xay")
     w = View.of("w", half, (8, 8, 1, 1))
-    call = Convolution(images["x"], w, images["y"], (1, 1), (0, 0, 0, 0), (1, 1), 1, relu=True, addend=images["a"])
+    call = Convolution(x, w, y, (1, 1), (0, 0, 0, 0), (1, 1), 1, relu=True, addend=a)
+    views = {"x": x, "w": w, "a": a}
+    buffers = {n: Buffer(n, v.nbytes, "input") for n, v in views.items()} | {"y": Buffer("y", y.nbytes, "output")}
+    launch = Launch(call, tuple(views.values()), (y,), ("y",), "conv + add + relu")
+    return KernelProgram("p", buffers, (launch,), views, {"y": y})
+
+
+@pytest.mark.filterwarnings("ignore:.* runs as two kernels")
+def test_what_is_added_after_a_convolution_is_measured_with_it(watch, monkeypatch):
+    """Where the library has no plan for both at once."""
     library = watch.toolkit.libraries["cudnn"]
     prepare = library.prepare
 
@@ -255,13 +267,91 @@ def test_what_is_added_after_a_convolution_is_measured_with_it(watch):
         return prepare(call, address, plan)
 
     library.prepare = picky
-    subject, _ = subject_of(watch)
-    memory = watch.toolkit.cupy.cuda.Memory(4 << 10)
-    places = {name: memory.ptr + (i << 10) for i, name in enumerate("xway")}
-    steps = subject.prepared_steps(Launch(call, (), (), (), "conv + add + relu"), "", lambda view: places[view.buffer])
-    assert [isinstance(step, KernelStep) for step in steps] == [False, True]
+    monkeypatch.setattr(stopwatch, "program_of", lambda given: with_addend())
+    rng = np.random.default_rng(0)
+    arrays = {n: rng.standard_normal(v.shape).astype(np.float16) for n, v in with_addend().inputs.items()}
+    subject = watch.subject(None, arrays)
+    before = watch.toolkit.cuda.launched
+    subject.graph("", 2, 1).seconds()
+    assert watch.toolkit.cuda.launched > before  # the generated kernel
+    x, w, a = (arrays[n].astype(np.float64) for n in "xwa")
+    wanted = np.einsum("nchw,oc->nohw", x, w[:, :, 0, 0]) + a
+    np.testing.assert_allclose(subject.machine.get("y"), wanted.clip(0), rtol=1e-2, atol=1e-2)
     subject.close()
-    del steps, memory
+
+
+def faulty(library, *plans):
+    """Make a library fail at launches of these plans, as the real one's bindings do."""
+    library.faults = {(doing, plan) for plan in plans for doing in ("launch", "capture")}
+
+
+def test_an_algorithm_that_fails_at_a_launch_costs_no_more_than_itself(watch):
+    library = watch.toolkit.libraries["cublaslt"]
+    faulty(library, "cublaslt 1 plan0", "cublaslt 1 plan2")
+    subject, kernel = subject_of(watch)
+    entry = measure(subject, watch)
+    assert entry.plan == subject.plans[1]
+    with pytest.raises(BackendError, match=r"ForeignError: EXECUTION_FAILED at launch of cublaslt 1 plan0$"):
+        subject.graph(subject.plans[0], 2, 1)
+    subject.graph("", 2, 1).seconds()
+    exact = kernel.inputs["x0_0"] @ kernel.plan.graph.constants["w0_1"].array
+    np.testing.assert_allclose(subject.machine.get("y0"), exact, rtol=1e-6)
+    subject.close()
+
+
+def test_a_graph_is_measured_by_the_plans_that_its_machine_found_to_run(watch):
+    library = watch.toolkit.libraries["cublaslt"]
+    faulty(library, None, "cublaslt 1 plan0")
+    with pytest.warns(RuntimeWarning, match=r"matmul runs by another plan of cublaslt's: .*EXECUTION_FAILED"):
+        subject, _ = subject_of(watch)
+    library.asked.clear()
+    subject.graph("", 2, 1).seconds()
+    assert library.asked == ["cublaslt 1 plan1"]
+    subject.close()
+
+
+def test_heuristics_that_fail_leave_one_plan_to_measure(watch):
+    watch.toolkit.libraries["cublaslt"].faults = {("plans", None)}
+    with pytest.warns(RuntimeWarning, match="measured by one plan alone: cublaslt fails to list plans: ForeignError"):
+        subject, _ = subject_of(watch)
+    assert subject.plans == ()
+    assert measure(subject, watch).plan == ""
+    subject.close()
+
+
+@pytest.mark.filterwarnings("ignore:.* runs on a generated kernel")
+def test_a_campaign_goes_on_after_a_kernel_that_the_gpu_does_not_run(watch, tmp_path, monkeypatch):
+    """The library has no plan that runs, and the driver refuses to load what is generated in its stead."""
+    cuda, library = watch.toolkit.cuda, watch.toolkit.libraries["cublaslt"]
+    faulty(library, None, *(f"cublaslt 1 plan{n}" for n in range(3)))
+    function = watch.toolkit.function
+
+    def picky(source):
+        if "matmul" in source.entry:
+            raise CudaError("CUDA_ERROR_INVALID_IMAGE", 200)
+        return function(source)
+
+    def elapsed(cuda_module, run, stream):
+        before = cuda.replayed
+        run()
+        stream.synchronize()
+        return 1e-5 + 1e-6 * (cuda.replayed - before)
+
+    watch.toolkit.function = picky
+    monkeypatch.setattr(stopwatch, "elapsed", elapsed)
+    sentinel = OpKey.parse("relu {} float32[4, 6]")
+    keys = [PRODUCT, OpKey.parse("exp {} float32[4, 6]")]
+
+    def subject(key):
+        kernel = planned(key)
+        return watch.subject(kernel.plan, kernel.inputs)
+
+    with CostTable(tmp_path / "table.db", shipped=False) as table:
+        made = Measuring(subject, watch, table, HERE, sentinel).run(keys)
+        assert [key in table.own(HERE) for key in (keys[0].text, keys[1].text)] == [False, True]
+    assert made.measured == 1
+    ((key, reason),) = made.failed
+    assert key == PRODUCT and "CudaError: CUDA_ERROR_INVALID_IMAGE" in reason
 
 
 def test_sweeping_reads_and_leaves_what_is_there(watch):
