@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Tests start Python some hundred times, which takes half as long where compiled modules are kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-frameworks test-install test-libraries test-torch browser lint benchmarks gpu docs notebooks clean
+.PHONY: demo test test-frameworks test-cuda test-install test-torch browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
@@ -48,15 +48,17 @@ $(FRAMEWORKS)/.ready: pyproject.toml constraints.txt
 	  flax 'jax[cpu]' jax2onnx keras scikit-learn skl2onnx tensorflow-cpu tf2onnx
 	@touch $@
 
-# Tests against CuPy, cuBLASLt and cuDNN themselves, which take descriptors and graphs without a GPU, in an environment of
-# their own (3 GB).
-LIBRARIES := .venv-libraries
-test-libraries: $(LIBRARIES)/.ready
-	cd tests/backend/runtime/cuda && $(CURDIR)/$(LIBRARIES)/bin/python -m pytest -q test_cuda_libraries.py test_cuda_cudnn.py test_cuda_bytes.py
+# Tests against CuPy, cuBLASLt, cuDNN and NVRTC themselves, which need no GPU for that: the very extra, from scratch, in an
+# environment of its own (2.5 GB).
+CUDA := .venv-cuda
+test-cuda: $(CUDA)/.ready
+	$(CUDA)/bin/python -m pytest -q tests/backend/installing/test_extra_cuda.py tests/backend/runtime/cuda/test_cuda_libraries.py \
+	  tests/backend/runtime/cuda/test_cuda_cudnn.py tests/backend/runtime/cuda/test_cuda_bytes.py
 
-$(LIBRARIES)/.ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(LIBRARIES)
-	$(LIBRARIES)/bin/python -m pip install --quiet -c constraints.txt -e '.[cuda13,testing]' pytest nvidia-cublas nvidia-cudnn-cu13
+$(CUDA)/.ready: pyproject.toml constraints.txt
+	rm -rf $(CUDA)
+	$(PYTHON) -m venv $(CUDA)
+	$(CUDA)/bin/python -m pip install --quiet -c constraints.txt -e '.[cuda13,testing]' pytest
 	@touch $@
 
 # A browser for the tests of pages: Debian's, where whoever runs this may install it.
@@ -88,7 +90,7 @@ gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu
 
 clean:
-	rm -rf $(VENV) $(TORCH) $(FRAMEWORKS) $(LIBRARIES)
+	rm -rf $(VENV) $(TORCH) $(FRAMEWORKS) $(CUDA)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eqsat needs Python 3.11 or later; try make PYTHON=python3.12")'

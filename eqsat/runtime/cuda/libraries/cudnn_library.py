@@ -25,7 +25,7 @@ from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Address, opene
 from eqsat.runtime.kernels.view import View
 
 #: Versions of the frontend that have the calls made here: from 1.27 on none states where a tensor lies in memory.
-FRONTEND = ((1, 18), (1, 27))
+FRONTEND = ((1, 19), (1, 27))
 
 
 def library() -> Cudnn:

@@ -301,7 +301,7 @@ def test_element_types_have_the_numbers_of_cuda():
     assert {dtype: int(getattr(runtime.cudaDataType, name)) for dtype, name in names.items()} == cublaslt.TYPES
 
 
-@pytest.mark.skipif(importlib.util.find_spec("nvmath") is None, reason="nvmath is not installed: make test-libraries")
+@pytest.mark.skipif(importlib.util.find_spec("nvmath") is None, reason="nvmath is not installed: make test-cuda")
 def test_cublaslt_takes_the_descriptors_of_bytes(tmp_path):
     """In a process of its own, as for floats; the kinds of sums have the numbers of nvmath's enumeration."""
     stub = tmp_path / "stub.c"

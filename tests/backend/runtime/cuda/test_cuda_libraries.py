@@ -179,10 +179,10 @@ def test_an_algorithm_survives_as_text_and_is_refused_by_another_version():
 
 
 needs_cudnn = pytest.mark.skipif(
-    importlib.util.find_spec("cudnn") is None, reason="cudnn is not installed: make test-libraries"
+    importlib.util.find_spec("cudnn") is None, reason="cudnn is not installed: make test-cuda"
 )
 needs_nvmath = pytest.mark.skipif(
-    importlib.util.find_spec("nvmath") is None, reason="nvmath is not installed: make test-libraries"
+    importlib.util.find_spec("nvmath") is None, reason="nvmath is not installed: make test-cuda"
 )
 
 
@@ -253,7 +253,7 @@ def test_a_missing_library_says_what_to_install(monkeypatch):
         cudnn_library.library()
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="cupy is not installed: make test-libraries")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="cupy is not installed: make test-cuda")
 @pytest.mark.parametrize("file", ["device.toolkit", "device.machine", "device.memory"])
 def test_every_name_of_cupys_that_is_used_exists(file):
     cupy = importlib.import_module("cupy")
@@ -262,7 +262,7 @@ def test_every_name_of_cupys_that_is_used_exists(file):
     assert_names_exist(file, roots)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="cupy is not installed: make test-libraries")
+@pytest.mark.skipif(importlib.util.find_spec("cupy") is None, reason="cupy is not installed: make test-cuda")
 def test_arrays_of_cupys_have_what_comprehensions_ask_of_them():
     cupy = importlib.import_module("cupy")
     assert (cupy.ndarray.__module__.partition(".")[0], cupy.ndarray.__name__) == ("cupy", "ndarray")
