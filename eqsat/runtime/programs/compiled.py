@@ -25,6 +25,7 @@ from eqsat.runtime.programs.passed import (
     overlap,
     span,
     taken,
+    write_output,
 )
 from eqsat.runtime.programs.profile import Profile, Span
 from eqsat.runtime.programs.program import KernelProgram
@@ -115,21 +116,23 @@ class CompiledProgram:
         share memory, or that shares memory with an input or another output.
         """
         given = taken(self.graph, inputs, self._device)
-        for name, array in outputs.items():
+        sizes, where = bound_sizes(self.graph, given.arrays), self.graph.name
+        types: dict[str, TensorType] = {}
+        for name in outputs:
             if name not in self.graph.outputs:
                 known = "some of " + ", ".join(self.graph.outputs)
-                raise BackendError(f"no output {name!r}", where=self.graph.name, expected=known)
+                raise BackendError(f"no output {name!r}", where=where, expected=known)
             declared = self.graph.type(self.graph.outputs[name])
-            if isinstance(declared, TensorType):
-                check_output(
-                    name, array, declared.at(bound_sizes(self.graph, given.arrays)), self.graph.name, self._device
-                )
-        check_apart(given.arrays, outputs, self.graph.name)
+            assert isinstance(declared, TensorType), "outputs of programs are tensors"
+            types[name] = declared.at(sizes)
+        memory = {n: check_output(n, array, types[n], where, self._device) for n, array in outputs.items()}
+        check_apart(given.arrays, memory, where)
         with self._turn:
             machine = self._fed(given)
             self._launch(machine)
             for name, array in outputs.items():
-                array[...] = machine.get(name, on_device=not isinstance(array, np.ndarray))
+                made = machine.get(name, on_device=not isinstance(memory[name], np.ndarray))
+                write_output(name, array, made, types[name], where)
 
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """A call that runs on these inputs, checked and copied in once, and returns when all is done; for measuring."""

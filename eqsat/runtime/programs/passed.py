@@ -162,26 +162,54 @@ def check_apart(inputs: Mapping[str, Any], outputs: Mapping[str, Any], where: st
             )
 
 
-def check_output(name: str, array: Any, wanted: TensorType, where: str, device: CudaDevice | None) -> None:
-    """BackendError for an array that an output cannot be written to."""
-    fault = ""
-    place = None if isinstance(array, np.ndarray) else _place(array)
-    if not isinstance(array, np.ndarray) and (place is None or place[0] in _HOST):
-        fault = f"is a {type(array).__name__}"
-    elif place is not None and (device is None or place not in ((2, device.number), (2, None))):
-        fault = "lies on another device"
-    elif tuple(array.shape) != wanted.static:
-        fault = f"has shape {list(array.shape)}"
-    elif np.dtype(array.dtype) != wanted.dtype.numpy:
-        fault = f"has element type {array.dtype}"
-    elif any(size > 1 and stride == 0 for size, stride in zip(array.shape, array.strides, strict=True)):
-        fault = f"has strides {list(array.strides)}, so that elements share memory"
+def check_output(name: str, array: Any, wanted: TensorType, where: str, device: CudaDevice | None) -> Any:
+    """The memory that an output is to be written to, as NumPy's array or CuPy's; BackendError where it cannot be."""
+    seen, fault = _memory(array, device)
+    if fault:
+        pass
+    elif tuple(seen.shape) != wanted.static:
+        fault = f"has shape {list(seen.shape)}"
+    elif np.dtype(seen.dtype) != wanted.dtype.numpy:
+        fault = f"has element type {seen.dtype}"
+    elif any(size > 1 and stride == 0 for size, stride in zip(seen.shape, seen.strides, strict=True)):
+        fault = f"has strides {list(seen.strides)}, so that elements share memory"
     elif isinstance(array, np.ndarray) and not array.flags.writeable:
         fault = "is read-only"
     if fault:
-        raise BackendError(
-            f"the array for output {name!r} {fault}",
-            where=where,
-            expected=f"a writable array: {name}: {wanted}",
-            remedy="leave it out, and take what is returned",
-        )
+        raise _unfit(name, fault, wanted, where)
+    return seen
+
+
+def _memory(array: Any, device: CudaDevice | None) -> tuple[Any, str]:
+    """The memory of a caller's array, as NumPy's or CuPy's, and the fault of one that has none to write to."""
+    if isinstance(array, np.ndarray):
+        return array, ""
+    place = _place(array)
+    # Tensors of other packages are written to by these, since NumPy takes the memory of some for read-only.
+    if place is None or (place[0] in _HOST and not (hasattr(array, "__setitem__") and hasattr(array, "__dlpack__"))):
+        return None, f"is a {type(array).__name__}"
+    if place[0] in _HOST:
+        try:
+            return np.from_dlpack(array), ""
+        except (BufferError, TypeError, RuntimeError, ValueError) as error:
+            return None, f"cannot be read through DLPack: {error}"
+    if device is None or place not in ((2, device.number), (2, None)):
+        return None, "lies on another device"
+    return device.adopt(array), ""
+
+
+def write_output(name: str, array: Any, made: Any, wanted: TensorType, where: str) -> None:
+    """Copy an output to a caller's array, by the package that the array is of; BackendError where that refuses."""
+    try:
+        array[...] = made if isinstance(array, np.ndarray) else _wrapping([array])(made)
+    except TypeError as error:  # arrays of some packages never change
+        raise _unfit(name, f"is a {type(array).__name__}, which cannot be written to", wanted, where) from error
+
+
+def _unfit(name: str, fault: str, wanted: TensorType, where: str) -> BackendError:
+    return BackendError(
+        f"the array for output {name!r} {fault}",
+        where=where,
+        expected=f"a writable array: {name}: {wanted}",
+        remedy="leave it out, and take what is returned",
+    )

@@ -266,7 +266,7 @@ def test_an_installation_is_read_from_the_driver_and_the_libraries(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy", cupy())
     monkeypatch.setitem(sys.modules, "nvmath.bindings.cublasLt", SimpleNamespace(get_version=lambda: 130100))
     monkeypatch.setitem(sys.modules, "cudnn", SimpleNamespace(backend_version=failing))
-    monkeypatch.setitem(sys.modules, "cupy.cuda.nvrtc", None)
+    monkeypatch.setattr(installation, "nvrtc", lambda: SimpleNamespace(version="13.5"))
     found = installation.probe.__wrapped__()
     assert found.gpu == Gpu("NVIDIA H200", (9, 0), 132, 1.98e9, 3.201e9, 6144, 50 << 20, 140 << 30)
     assert found.driver.endswith("CUDA 13.0")
@@ -274,8 +274,21 @@ def test_an_installation_is_read_from_the_driver_and_the_libraries(monkeypatch):
         "cupy": "14.2.0",
         "cublasLt": "13.1.0",
         "cudnn": "failing (OSError)",
-        "nvrtc": "absent",
+        "nvrtc": "13.5",
     }
+
+
+def test_the_version_of_nvrtc_is_that_of_what_compiles(monkeypatch):
+    """CuPy has no module cupy.cuda.nvrtc; its own copy may be another than the one that is called."""
+
+    def none():
+        raise BackendError("NVRTC, which compiles kernels for a GPU, cannot be used")
+
+    monkeypatch.setitem(sys.modules, "cupy", cupy())
+    monkeypatch.setattr(installation, "nvrtc", none)
+    assert installation.probe.__wrapped__().libraries["nvrtc"] == "absent"
+    monkeypatch.setattr(installation, "nvrtc", lambda: SimpleNamespace(version="13.9"))
+    assert installation.probe.__wrapped__().libraries["nvrtc"] == "13.9"
 
 
 @pytest.mark.parametrize(("written", "capability"), [("80", (8, 0)), ("90", (9, 0)), ("103", (10, 3))])

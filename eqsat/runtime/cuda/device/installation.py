@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from eqsat.errors import BackendError
+from eqsat.runtime.cuda.compiler.nvrtc import nvrtc
 
 #: The name that `pip` installs everything under that is needed beside the driver.
 EXTRA = "eqsat[cuda13]"
@@ -136,8 +137,8 @@ def _cudnn() -> str:
 
 
 def _nvrtc() -> str:
-    major, minor = importlib.import_module("cupy.cuda.nvrtc").getVersion()
-    return f"{major}.{minor}"
+    """The version of the compiler that kernels are compiled by, whichever package it is called through."""
+    return nvrtc().version
 
 
 _LIBRARIES: Mapping[str, Callable[[], str]] = {"cupy": _cupy, "cublasLt": _cublaslt, "cudnn": _cudnn, "nvrtc": _nvrtc}
@@ -148,7 +149,7 @@ def _version(read: Callable[[], str]) -> str:
     try:
         return read()
     except Exception as error:  # noqa: BLE001 - libraries raise errors of their own where the driver does not fit
-        return "absent" if isinstance(error, ImportError) else f"failing ({type(error).__name__})"
+        return "absent" if isinstance(error, ImportError | BackendError) else f"failing ({type(error).__name__})"
 
 
 def _dotted(number: int) -> str:

@@ -30,6 +30,9 @@ MOST_ALGORITHMS = 64
 #: type of operands, and of those of float32 in TF32.
 _COMPUTE = {DType.FLOAT64: (70, DType.FLOAT64), DType.INT8: (72, DType.INT32)}
 _COMPUTE_32F, _COMPUTE_TF32 = (68, DType.FLOAT32), (77, DType.FLOAT32)
+#: The way in which sums split over blocks may be joined (cublasLtReductionScheme_t): in the type of the sums, through
+#: the workspace. Others join them in the type of the result, in float16 after each part.
+_IN_COMPUTE_TYPE = 2
 
 
 def library() -> CublasLt:
@@ -136,14 +139,10 @@ class Descriptors:
 
     def algorithms(self, handle: int, most: int) -> list[tuple[bytes, int]]:
         """Algorithms that the heuristics propose, the best first, each with its workspace in bytes."""
-        lt, names = self.lt, self.lt.MatmulPreferenceAttribute
+        lt = self.lt
         left, right, result = self.layouts
-        matrices = (self.product.left, self.product.right, self.product.result)
-        preference = lt.matmul_preference_create()
+        preference = self.preference()
         try:
-            views = zip("ABCD", (*matrices, matrices[-1]), strict=True)
-            alignments = {names[f"MIN_ALIGNMENT_{side}_BYTES"]: _alignment(matrix.view) for side, matrix in views}
-            self._set("matmul_preference", preference, {names.MAX_WORKSPACE_BYTES: WORKSPACE_BYTES, **alignments})
             proposed = np.zeros(most, lt.matmul_heuristic_result_dtype)
             count = np.zeros(1, np.int32)
             layouts = (left, right, result, result)
@@ -153,6 +152,25 @@ class Descriptors:
             lt.matmul_preference_destroy(preference)
         usable = [one for one in proposed[: int(count[0])] if one["state"] == 0]
         return [(one["algo"].tobytes(), int(one["workspace_size"])) for one in usable]
+
+    def preference(self) -> int:
+        """The handle of the bounds on what the heuristics propose, which the caller destroys."""
+        names = self.lt.MatmulPreferenceAttribute
+        a, b, c = (_alignment(matrix.view) for matrix in (self.product.left, self.product.right, self.product.result))
+        # There is none for the bias, which is read where the result is written.
+        d = c if self.call.bias is None else math.gcd(c, _alignment(self.call.bias))
+        wanted = {
+            names.MAX_WORKSPACE_BYTES: WORKSPACE_BYTES,
+            names.REDUCTION_SCHEME_MASK: _IN_COMPUTE_TYPE,
+            **{names[f"MIN_ALIGNMENT_{side}_BYTES"]: n for side, n in zip("ABCD", (a, b, c, d), strict=True)},
+        }
+        preference = int(self.lt.matmul_preference_create())
+        try:
+            self._set("matmul_preference", preference, wanted)
+        except BaseException:
+            self.lt.matmul_preference_destroy(preference)
+            raise
+        return preference
 
     def __enter__(self) -> Descriptors:
         return self

@@ -5,6 +5,8 @@ made for real, behind a stub where there is no driver.
 """
 
 import ast
+import ctypes
+import enum
 import importlib
 import importlib.util
 import os
@@ -229,6 +231,13 @@ def test_cublaslt_takes_the_descriptors(tmp_path):
                 )
                 assert got == value, name
         assert made.alpha.tolist() == [0.5] and made.alpha.dtype == np.float32
+        preference = made.preference()
+        names = lt.MatmulPreferenceAttribute
+        wanted = dict(MAX_WORKSPACE_BYTES=32 << 20, REDUCTION_SCHEME_MASK=int(lt.ReductionScheme.COMPUTE_TYPE))
+        for name, value in wanted.items():
+            get, dtype_of = lt.matmul_preference_get_attribute, lt.get_matmul_preference_attribute_dtype
+            assert read(preference, names[name], get, dtype_of) == value, name
+        lt.matmul_preference_destroy(preference)
         double = Matmul(*(View.of(n, DType.FLOAT64, (2, 2)) for n in "aby"))
         assert Descriptors(lt, double, lambda view: 0).alpha.dtype == np.float64
         made.close()
@@ -242,6 +251,47 @@ def test_cublaslt_takes_the_descriptors(tmp_path):
         [sys.executable, "-c", textwrap.dedent(code)], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout == "taken\n", done.stderr
+
+
+class Preferences:
+    """cuBLASLt as far as it is told what to propose; `stated` has what it was told."""
+
+    class MatmulPreferenceAttribute(enum.IntEnum):
+        MAX_WORKSPACE_BYTES = 1
+        REDUCTION_SCHEME_MASK = 3
+        MIN_ALIGNMENT_A_BYTES = 5
+        MIN_ALIGNMENT_B_BYTES = 6
+        MIN_ALIGNMENT_C_BYTES = 7
+        MIN_ALIGNMENT_D_BYTES = 8
+
+    MatmulDescAttribute = enum.IntEnum("MatmulDescAttribute", "TRANSA TRANSB EPILOGUE BIAS_POINTER BIAS_DATA_TYPE")
+    MatrixLayoutAttribute = enum.IntEnum("MatrixLayoutAttribute", "BATCH_COUNT STRIDED_BATCH_OFFSET")
+    matmul_desc_create = matmul_preference_create = matrix_layout_create = staticmethod(lambda *_: 1)
+    matmul_desc_destroy = matmul_preference_destroy = matrix_layout_destroy = staticmethod(lambda handle: None)
+    get_matmul_desc_attribute_dtype = staticmethod(lambda attribute: np.uint64)
+    get_matmul_preference_attribute_dtype = staticmethod(lambda attribute: np.uint64)
+    matmul_desc_set_attribute = staticmethod(lambda *_: None)
+
+    def __init__(self):
+        self.stated = {}
+
+    def matmul_preference_set_attribute(self, handle, attribute, address, size):
+        self.stated[attribute.name] = int(ctypes.c_uint64.from_address(address).value)
+
+
+@pytest.mark.parametrize(("first", "alignment"), [(0, 256), (1, 2), (4, 8)])
+def test_sums_are_joined_in_float32_and_the_bias_may_lie_anywhere(first, alignment):
+    lt = Preferences()
+    bias = contiguous("c", 12, dtype=F16).sliced(0, first, 6)
+    made = cublaslt_library.Descriptors(lt, product(dtype=F16, bias=bias, epilogue="bias"), lambda view: 4096)
+    made.preference()
+    assert lt.stated == {
+        "MAX_WORKSPACE_BYTES": 32 << 20,
+        "REDUCTION_SCHEME_MASK": 2,
+        **{f"MIN_ALIGNMENT_{side}_BYTES": 256 for side in "ABC"},
+        "MIN_ALIGNMENT_D_BYTES": alignment,
+    }
+    made.close()
 
 
 def test_a_missing_library_says_what_to_install(monkeypatch):

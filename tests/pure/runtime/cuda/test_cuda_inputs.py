@@ -165,9 +165,57 @@ def test_outputs_are_written_to_arrays_of_the_callers(program):
     assert not wide[:, 0].any() and not wide[:, 3].any()
 
 
+class Writable(Packed):
+    """A tensor of another package, as PyTorch has them: elements are set from tensors of its own alone."""
+
+    __module__ = "acme.tensors"
+
+    @property
+    def dtype(self):
+        return "acme.float32"
+
+    def __setitem__(self, key, value):
+        if not isinstance(value, Writable):
+            raise TypeError(f"can't assign a {type(value).__name__} to a tensor of acme's")
+        self.array[key] = value.array
+
+
+@pytest.fixture
+def acme(monkeypatch):
+    package = types.ModuleType("acme")
+    package.from_dlpack = lambda array: Writable(np.from_dlpack(array))
+    monkeypatch.setitem(sys.modules, "acme", package)
+
+
+@pytest.mark.usefixtures("acme")
+def test_outputs_are_written_to_tensors_of_other_packages(program):
+    y = np.zeros((3, 2), np.float32)
+    program.run_into({"y": Writable(y.T)}, {"x": Writable(X), "w": W})
+    np.testing.assert_allclose(y.T, Y, rtol=1e-6)
+    for array, fault in ((np.zeros((2, 4), np.float32), "has shape [2, 4]"), (X.astype("f8"), "has shape [2, 4]")):
+        with pytest.raises(BackendError) as caught:
+            program.run_into({"y": Writable(array)}, {"x": X, "w": W})
+        assert f"the array for output 'y' {fault}" in str(caught.value)
+    with pytest.raises(BackendError, match="has element type float64"):
+        program.run_into({"y": Writable(np.zeros((2, 3)))}, {"x": X, "w": W})
+    memory = np.zeros((2, 8), np.float32)
+    with pytest.raises(BackendError, match="input 'x' and output 'y' share memory"):
+        program.run_into({"y": Writable(memory[:, 3:6])}, {"x": Writable(memory[:, :4]), "w": W})
+
+
+def test_an_array_that_never_changes_is_refused_with_its_type(program):
+    class Frozen(Packed):
+        def __setitem__(self, key, value):
+            raise TypeError("arrays are immutable")
+
+    with pytest.raises(BackendError, match="the array for output 'y' is a Frozen, which cannot be written to"):
+        program.run_into({"y": Frozen(np.zeros((2, 3), np.float32))}, {"x": X, "w": W})
+
+
 @pytest.mark.parametrize(
     ("y", "fault"),
     [
+        (Packed(np.zeros((2, 3), np.float32)), "is a Packed"),
         (np.zeros((2, 4), np.float32), "has shape [2, 4]"),
         (np.zeros((2, 3)), "has element type float64"),
         (np.broadcast_to(np.zeros((1, 3), np.float32), (2, 3)), "has strides [0, 4], so that elements share memory"),
