@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import UsageError
 from eqsat.runtime.c.kernel import c_text, computation_of
-from eqsat.runtime.c.tuned import FunctionLike, fastest_options, function_of, options_for
+from eqsat.runtime.c.tuned import FunctionLike, fastest_options, function_of, opened_at, options_for
 from eqsat.runtime.cuda.comprehension_kernels import cuda_kernels
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
@@ -19,13 +19,15 @@ def emit(
     *arguments: Any,
     target: str = "c",
     options: MappingOptions | GpuMapping | Mapping[str, Any] | str = "naive",
+    free: str | Sequence[str] = (),
     **named: Any,
 ) -> str:
     """The text of a function's kernel for the shapes of arguments, in C or, for the target "cuda", in CUDA C++.
 
     Options are "naive", with one loop for each index, "default", values by name, or, in C, "fastest"; several kernels
-    for a GPU follow in the order in which they are launched. UsageError for another target and for unknown options,
-    BackendError where the function has no such text.
+    for a GPU follow in the order in which they are launched. Sizes that are `free` are arguments. UsageError for
+    another target, for unknown options and for sizes that cannot stay free, BackendError where the function has no
+    such text.
 
     >>> import numpy as np
     >>> print(emit("def double(float(N) x) -> (y) { y(i) = 2 * x(i) }", np.zeros(3, np.float32)))
@@ -43,8 +45,16 @@ def emit(
     """
     if target not in ("c", "cuda"):
         raise UsageError(f"target = {target!r}", where="emit", expected="'c' or 'cuda'")
+    if target == "cuda" and free:
+        raise UsageError(
+            f"free = {free!r}",
+            where="emit for cuda",
+            expected="no free sizes: the blocks of a launch are counted from numbers",
+            remedy="leave free out, or emit C",
+        )
     found = function_of(function)
-    inferred, tensors = found.bind(arguments, named)
+    concrete, tensors = found.bind(arguments, named)
+    inferred = opened_at(found, concrete, free)
     computation = computation_of(found, inferred, [name for name in found.scope.updated if name in tensors])
     if isinstance(options, GpuMapping if target == "c" else MappingOptions):
         wanted = MappingOptions if target == "c" else GpuMapping

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 #: What is made of texts, by name, for those who can import neither the engine nor a compiler: a "function" of a source
-#: that defines one, a "gradient" of a function and names, a "kernel" of a function and options.
+#: that defines one, a "gradient" of a function and names, a "kernel" of a function and what it keeps.
 MAKERS: dict[str, Callable[..., Any]] = {}
 
 #: The domain and the name of the nodes of ONNX that are calls. Attributes are `source`, which defines one function,

@@ -22,7 +22,7 @@ def is_traced() -> bool:
 def traced(source: str, options: str, arguments: Sequence[Any], named: Mapping[str, Any], out: Any = None) -> Any:
     """The results of a call that PyTorch traces: an operator of its graph, which calls the function later.
 
-    `source` defines the function, `options` are those of its kernel as JSON, or "" where it has none.
+    `source` defines the function, `options` are those of its kernel and free sizes as JSON, "" where it has none.
     """
     from eqsat.language.pytorch.comprehensions import call_in_graph
 

@@ -27,7 +27,7 @@ def call_in_graph(
 ) -> Any:
     """The results of a call that PyTorch traces: of tensors, or of arrays that it traces as such.
 
-    `source` defines one function; `options` are "" where NumPy computes it, else those of its kernel as JSON.
+    `source` defines one function; `options` are "" where NumPy computes it, else those of its kernel and free sizes.
     """
     given = {**{str(number): value for number, value in enumerate(arguments)}, **named}
     floats = {place: value for place, value in given.items() if isinstance(value, float)}
@@ -164,7 +164,7 @@ def _gradient_source(source: str, names: tuple[str, ...]) -> str:
 @cache
 def _callable(source: str, options: str) -> Callable[..., Any]:
     called: Callable[..., Any] = _function(source)
-    return MAKERS["kernel"](called, json.loads(options)) if options else called
+    return MAKERS["kernel"](called, options) if options else called
 
 
 def with_nodes(program: torch.export.ExportedProgram) -> torch.export.ExportedProgram:

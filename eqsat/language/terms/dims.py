@@ -251,14 +251,20 @@ def dim_max(a: Dim, b: Dim) -> Dim:
     """The larger of two dims; a symbol where the names decide."""
     if isinstance(a, int) and isinstance(b, int):
         return max(a, b)
-    return a if a == b else Sym.function("max", a, b)
+    difference = a - b
+    if isinstance(difference, int):
+        return a if difference >= 0 else b
+    return Sym.function("max", a, b)
 
 
 def dim_min(a: Dim, b: Dim) -> Dim:
     """The smaller of two dims; a symbol where the names decide."""
     if isinstance(a, int) and isinstance(b, int):
         return min(a, b)
-    if a == b or _is_of("min", a, b):
+    difference = a - b
+    if isinstance(difference, int):
+        return a if difference <= 0 else b
+    if _is_of("min", a, b):
         return a
     return b if _is_of("min", b, a) else Sym.function("min", a, b)
 

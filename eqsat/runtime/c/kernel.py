@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
@@ -15,15 +16,19 @@ from eqsat.errors import BackendError
 from eqsat.language.comprehension.calls import listed
 from eqsat.language.comprehension.engine import gradient_function
 from eqsat.language.comprehension.evaluation import evaluate
+from eqsat.language.comprehension.extents.free import check_free, holds_at, with_free
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.pytorch import is_recorded, is_traced, mark_written, recorded, traced
 from eqsat.language.terms import Array
+from eqsat.language.terms.dims import Sym
+from eqsat.language.terms.dims import evaluate as evaluate_dim
 from eqsat.runtime.c.blas import blas_pointers
 from eqsat.runtime.c.library import Entry, libraries
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.nests.comprehensions import lowered
 from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.extents import LONGEST
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.printing.c_printer import ALIGNMENT, FunctionText, c_function
 from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
@@ -49,7 +54,7 @@ def computation_of(function: TensorFunction, inferred: Inferred, given: Sequence
 
 @dataclass(frozen=True)
 class CompiledFunction:
-    """A function compiled for shapes."""
+    """A function compiled for shapes; with `sizes`, as called for these values of sizes that its text leaves free."""
 
     function: TensorFunction
     inferred: Inferred
@@ -57,6 +62,7 @@ class CompiledFunction:
     text: FunctionText
     entry: Entry
     array_entry: Entry
+    sizes: tuple[int, ...] = ()
     _workspaces: threading.local = field(default_factory=threading.local)
 
     @cached_property
@@ -65,6 +71,11 @@ class CompiledFunction:
         shapes = [self.inferred.shapes[name] for name in self.function.results]
         dtypes = [self.function.types[name].numpy for name in self.function.results]
         return [(tuple(map(int, map(str, shape))), dtype) for shape, dtype in zip(shapes, dtypes, strict=True)]
+
+    def at(self, inferred: Inferred) -> CompiledFunction:
+        """The same code for a call's values of the sizes that it leaves free."""
+        sizes = [size for size in self.function.scope.sizes if isinstance(self.inferred.known[size], Sym)]
+        return replace(self, inferred=inferred, sizes=tuple(evaluate_dim(inferred.known[size], {}) for size in sizes))
 
     def run(self, tensors: Mapping[str, Array]) -> tuple[Array, ...]:
         """The results for tensors by name; the errors of a call where subscripts or divisors do not fit.
@@ -111,8 +122,8 @@ class CompiledFunction:
 
     def _call(self, operands: Sequence[Array], results: Sequence[Array]) -> Callable[[], int]:
         """A call that writes the results and returns 0, or 1 where a subscript did not fit; arrays are contiguous."""
-        addresses = [array.ctypes.data for array in (*operands, *results)]
-        pointers = (ctypes.c_void_p * (len(addresses) + 1))(*addresses, self._workspace())
+        values = [*(array.ctypes.data for array in (*operands, *results)), *self.sizes, self._workspace()]
+        pointers = (ctypes.c_void_p * len(values))(*values)
         kept = operands, results
 
         def call() -> int:
@@ -124,15 +135,19 @@ class CompiledFunction:
     def call_arrays(self, operands: Sequence[Array]) -> Any:
         """The results of contiguous arrays of the right types and shapes, as a call returns them; None if it fails."""
         results = [np.empty(shape, dtype) for shape, dtype in self.result_types]
-        if self.array_entry(*map(id, operands), *map(id, results), self._workspace()):
+        if self.array_entry(*map(id, operands), *map(id, results), *self.sizes, self._workspace()):
             return None
         return results[0] if len(results) == 1 else tuple(results)
 
+    @cached_property
+    def _workspace_bytes(self) -> int:
+        return self.text.workspace_at(self.sizes) + ALIGNMENT
+
     def _workspace(self) -> int:
-        """The address of memory for temporaries, one of each thread."""
+        """The address of memory for temporaries, one of each thread; it grows with the sizes of calls."""
         known: tuple[Array, int] | None = getattr(self._workspaces, "memory", None)
-        if known is None:
-            memory = np.empty(self.text.workspace + ALIGNMENT, np.uint8)
+        if known is None or known[0].size < self._workspace_bytes:
+            memory = np.empty(self._workspace_bytes, np.uint8)
             known = memory, -(-memory.ctypes.data // ALIGNMENT) * ALIGNMENT
             self._workspaces.memory = known
         return known[1]
@@ -141,7 +156,10 @@ class CompiledFunction:
 def compiled(
     function: TensorFunction, inferred: Inferred, given: frozenset[str], options: MappingOptions
 ) -> CompiledFunction:
-    """A function compiled for shapes; BackendError where it has no C, or there is no compiler."""
+    """A function compiled for shapes, `at` whose values it is called where they leave sizes free.
+
+    BackendError where it has no C, or there is no compiler.
+    """
     text = c_text(computation_of(function, inferred, tuple(given)), options)
     flags = ("-fopenmp",) if options.threads > 1 else ()
     if flags and not libraries().compiler.has_threads:
@@ -154,7 +172,7 @@ def compiled(
     entry = libraries().entry(text.complete, text.entry, flags)
     if text.calls_blas:
         libraries().entry(text.complete, "set_blas", flags)(blas_pointers())
-    arrays = libraries().entry(text.complete, text.array_entry, flags, len(text.arguments) + 1)
+    arrays = libraries().entry(text.complete, text.array_entry, flags, len(text.arguments) + len(text.sizes) + 1)
     return CompiledFunction(function, inferred, given, text, entry, arrays)
 
 
@@ -165,26 +183,28 @@ Chooser = Callable[[TensorFunction, Inferred], MappingOptions]
 class ComprehensionKernel:
     """A function of a comprehension in C: called as the function is, and compiled once for the shapes of a call.
 
-    Results that `out` takes are computed there at once where that is memory of its own, else apart and copied.
-
-    Results are those of the function, but for the order of sums. PyTorch's autograd gets gradients of kernels too, and
-    graphs that it traces a call by the text of the function and `options`, those that are chosen as JSON.
+    Sizes that are `free` are arguments of what is compiled, which serves all of their values. Results that `out` takes
+    are computed there at once where that is memory of its own, else apart and copied. Results are those of the
+    function, but for the order of sums. PyTorch's autograd gets gradients of kernels too, and graphs that it traces a
+    call by the text of the function, `options` (as JSON has them) and `free`.
     """
 
-    def __init__(self, function: TensorFunction, choose: Chooser, options: str) -> None:
-        self.function, self._choose, self._options = function, choose, options
+    def __init__(self, function: TensorFunction, choose: Chooser, options: Any, free: Sequence[str] = ()) -> None:
+        self.function, self._choose, self.free = function, choose, check_free(function, free)
+        self._options, self._kept = options, json.dumps({"options": options, "free": self.free})
         self._compiled: dict[Any, CompiledFunction] = {}
+        self._for_all: dict[Any, CompiledFunction] = {}
         self._direct: dict[Any, CompiledFunction] = {}
         self._gradients: dict[tuple[str, ...], ComprehensionKernel] = {}
         self._types = tuple(function.types[one.name].numpy for one in function.scope.function.parameters)
 
     def __repr__(self) -> str:
-        return f"Kernel({self.function.name}, {len(self._compiled)} compiled)"
+        return f"Kernel({self.function.name}, {len({id(one.entry) for one in self._compiled.values()})} compiled)"
 
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
         if is_traced():
-            return traced(self.function.source, self._options, arguments, named, out)
+            return traced(self.function.source, self._kept, arguments, named, out)
         if out is None and not named:
             made = self._straight(arguments)
             if made is not None:
@@ -208,18 +228,28 @@ class ComprehensionKernel:
     def _gradient(self, *names: str) -> ComprehensionKernel:
         """The kernel of the gradient in parameters, by options chosen likewise."""
         if names not in self._gradients:
-            self._gradients[names] = ComprehensionKernel(
-                gradient_function(self.function, names), self._choose, self._options
-            )
+            gradient = gradient_function(self.function, names)
+            free = [name for name in self.free if name in gradient.scope.sizes]
+            self._gradients[names] = ComprehensionKernel(gradient, self._choose, self._options, free)
         return self._gradients[names]
 
     def _at(self, inferred: Inferred, tensors: Mapping[str, Array]) -> CompiledFunction:
         given = frozenset(name for name in self.function.scope.updated if name in tensors)
         key = (*shapes_of(self.function, inferred), given)
         if key not in self._compiled:
-            options = self._choose(self.function, inferred)
-            self._compiled[key] = compiled(self.function, inferred, given, options)
+            self._compiled[key] = self._made(inferred, given)
         return self._compiled[key]
+
+    def _made(self, inferred: Inferred, given: frozenset[str]) -> CompiledFunction:
+        """The code for the shapes of a call: that of all values of free sizes, unless an extent is 0 or too large."""
+        if self.free:
+            opened = with_free(self.function, inferred, self.free)
+            if holds_at(opened, inferred, self.free, LONGEST):
+                key = (*shapes_of(self.function, opened), given)
+                if key not in self._for_all:
+                    self._for_all[key] = compiled(self.function, opened, given, self._choose(self.function, opened))
+                return self._for_all[key].at(inferred)
+        return compiled(self.function, inferred, given, self._choose(self.function, inferred))
 
     def _straight(self, arguments: Sequence[Any]) -> Any:
         """The results of a call whose arrays are as those of an earlier one; None where anything is to be looked at."""

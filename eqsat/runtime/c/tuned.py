@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from statistics import median
 from typing import Any
@@ -12,11 +12,14 @@ from typing import Any
 from eqsat.errors import UsageError
 from eqsat.language.comprehension.calls import MAKERS
 from eqsat.language.comprehension.engine import Comprehension, comprehension
+from eqsat.language.comprehension.extents.free import check_free, holds_at, with_free
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Array
+from eqsat.language.terms.dims import Sym
 from eqsat.runtime.c.kernel import CompiledFunction, ComprehensionKernel, compiled, computation_of
 from eqsat.runtime.c.toolchain import toolchain
+from eqsat.runtime.kernels.nests.extents import LONGEST
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.threads import available_processors
 from eqsat.runtime.tuning.agreement import agrees
@@ -38,13 +41,18 @@ _MEASURED_SECONDS, _FEWEST_CALLS, _MOST_CALLS = 5e-3, 3, 50
 _MOST_REGISTERS = 32
 
 
-def kernel(function: FunctionLike, options: Options = "fastest") -> ComprehensionKernel:
+def kernel(
+    function: FunctionLike, options: Options = "fastest", *, free: str | Sequence[str] = ()
+) -> ComprehensionKernel:
     """A function of a comprehension compiled to C for the shapes that it is called with.
+
+    The sizes that `free` names, such as that of a batch, stay arguments of what is compiled: one kernel serves all of
+    their values. Calls in which an extent is 0 get one of their own.
 
     `options` are MappingOptions, their names and values, "naive", "default", or "fastest": those that `autotune` found
     for the shapes on this processor, or the default ones. `clusters` among them may be a function of a caller's, from
-    the targets of all statements to lists of those that may share loops. UsageError for unknown options, BackendError
-    in a call where there is no compiler or the function has no C.
+    the targets of all statements to lists of those that may share loops. UsageError for unknown options
+    and sizes that cannot stay free, BackendError in a call where there is no compiler or the function has no C.
 
     >>> import numpy as np
     >>> double = kernel("def double(float(N) x) -> (y) { y(i) = 2 * x(i) }")
@@ -52,13 +60,19 @@ def kernel(function: FunctionLike, options: Options = "fastest") -> Comprehensio
     array([0., 2., 4.], dtype=float32)
     """
     if isinstance(options, str) and options == "fastest":
-        return ComprehensionKernel(function_of(function), fastest_options, json.dumps(options))
+        return ComprehensionKernel(function_of(function), fastest_options, options, free)
     found = function_of(function)
     chosen = options_for(found, options)
-    return ComprehensionKernel(found, lambda *_: chosen, json.dumps(chosen.to_dict()))
+    return ComprehensionKernel(found, lambda *_: chosen, chosen.to_dict(), free)
 
 
-MAKERS["kernel"] = kernel
+def kept_kernel(function: TensorFunction, text: str) -> ComprehensionKernel:
+    """The kernel of a function, or of its gradient, with the options and free sizes that a graph of PyTorch keeps."""
+    kept = json.loads(text)
+    return kernel(function, kept["options"], free=[name for name in kept["free"] if name in function.scope.sizes])
+
+
+MAKERS["kernel"] = kept_kernel
 
 
 def options_for(function: TensorFunction, options: Options) -> MappingOptions:
@@ -77,9 +91,13 @@ def autotune(
     config: TunerConfig | None = None,
     kernel_threads: int | None = None,
     progress: bool = True,
+    free: str | Sequence[str] = (),
     **named: Any,
 ) -> Tuned[CompiledFunction]:
     """Search for the fastest options of a function at the shapes of arguments, and keep them for `kernel`.
+
+    With `free` sizes kernels are those that serve all of their values: measured at the shapes of the arguments, and
+    kept for `kernel` with the same free sizes.
 
     The search is genetic, takes `seconds` seconds at most, and begins with the default options and the fastest known.
     Candidates whose results are not those of the default ones, but for rounding, are dropped. Ctrl-C ends it with the
@@ -89,21 +107,22 @@ def autotune(
     found = function_of(function)
     inferred, tensors = found.bind(arguments, named)
     given = frozenset(name for name in found.scope.updated if name in tensors)
-    wanted = compiled(found, inferred, given, MappingOptions()).run(tensors)
+    opened = opened_at(found, inferred, free)
+    wanted = compiled(found, opened, given, MappingOptions()).at(inferred).run(tensors)
 
     def build(candidate: TuningCandidate) -> CompiledFunction:
-        made = compiled(found, inferred, given, MappingOptions.of(dict(candidate)))
+        made = compiled(found, opened, given, MappingOptions.of(dict(candidate))).at(inferred)
         if not all(agrees(one, other) for one, other in zip(made.run(tensors), wanted, strict=True)):
             raise CandidateError("other results than with the default options")
         return made
 
-    space = space_of(found, inferred, given, kernel_threads or available_processors())
+    space = space_of(found, opened, given, kernel_threads or available_processors())
     # One core is left to what is measured.
     compilers = max(available_processors() - 1, 1)
     config = config or TunerConfig(generations=50, population=24, elites=4, threads=compilers)
     plain = TuningCandidate({name: getattr(MappingOptions(), name) for name in space.options})
     with KernelCache() as cache:
-        key = key_of_kernel(found, inferred)
+        key = key_of_kernel(found, opened)
         known = cache.best(key)
         reference = plain if known is None or not space.allows(known) else known
         search = GeneticSearch(space, config, start=(plain, reference))
@@ -136,9 +155,31 @@ def function_of(given: FunctionLike) -> TensorFunction:
     return next(iter(functions.values()))
 
 
+def opened_at(function: TensorFunction, inferred: Inferred, free: str | Sequence[str]) -> Inferred:
+    """The ranges and shapes of a call with sizes left free; UsageError where they cannot, or an extent is 0."""
+    names = check_free(function, free)
+    opened = with_free(function, inferred, names) if names else inferred
+    if not holds_at(opened, inferred, names, LONGEST):
+        raise UsageError(
+            f"an extent of 0, or above {LONGEST}",
+            where=f"{function.name} with {', '.join(names)} free",
+            expected="sizes of which code for all sizes holds",
+            remedy="leave them out of free for these arguments",
+        )
+    return opened
+
+
 def key_of_kernel(function: TensorFunction, inferred: Inferred) -> KernelKey:
-    """The key of a function at shapes on this processor: the same under other names."""
-    shapes = [str(list(inferred.shapes[one.name])) for one in function.scope.function.parameters]
+    """The key of a function at shapes on this processor: the same under other names.
+
+    Of sizes that are free it has which these are, and no value.
+    """
+    free = [size for size in function.scope.sizes if isinstance(inferred.known[size], Sym)]
+    numbers = {Sym.named(size): f"?{number}" for number, size in enumerate(free)}
+    shapes = [
+        f"[{', '.join(numbers.get(dim, str(dim)) if isinstance(dim, Sym) else str(dim) for dim in dims)}]"
+        for dims in (inferred.shapes[one.name] for one in function.scope.function.parameters)
+    ]
     known = [str(inferred.known[name]) for name in function.needs]
     return KernelKey(function.canonical, " ".join([*shapes, *known]), "c", toolchain().architecture)
 

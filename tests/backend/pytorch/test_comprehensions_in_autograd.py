@@ -172,3 +172,11 @@ def test_values_without_elements_here_are_refused_in_words():
     for value in (torch.empty(9, device="meta", dtype=torch.float64), [drawn(9)]):
         with pytest.raises(UsageError, match=r"no array|cannot read"):
             FUNCTIONS.convolved(value, drawn(3, grad=False))
+
+
+def test_kernels_with_free_sizes_have_gradients_for_every_batch():
+    kernel = eqsat.kernel(FUNCTIONS["layer"], "default", free="B")
+    for batch in (2, 5):
+        given = [drawn(batch, 4), drawn(3, 4), drawn(3)]
+        found, expected = (torch.autograd.grad(f(*given).square().sum(), given) for f in (kernel, FUNCTIONS["layer"]))
+        torch.testing.assert_close(found, expected)

@@ -27,6 +27,8 @@ FUNCTIONS = eqsat.comprehension(SOURCE)
 
 
 def called(name, kind):
+    if kind == "free":
+        return eqsat.kernel(FUNCTIONS[name], free="B")
     return FUNCTIONS[name] if kind == "function" else eqsat.kernel(FUNCTIONS[name], options=kind)
 
 
@@ -40,7 +42,7 @@ def whole(function, **options):
     return torch.compile(function, fullgraph=True, backend="aot_eager", **options)
 
 
-@pytest.mark.parametrize("kind", ["function", "fastest", "naive"])
+@pytest.mark.parametrize("kind", ["function", "fastest", "naive", "free"])
 def test_a_compiled_call_has_the_results_and_the_gradients_of_the_call_itself(kind):
     f = called("layer", kind)
     given = [drawn(3, 4), drawn(5, 4), drawn(5)]
@@ -64,7 +66,7 @@ def test_gradients_of_gradients_are_those_of_differences(kind):
     from eqsat.language.pytorch.comprehensions import call_in_graph
 
     f = eqsat.comprehension(SOURCE.replace("float", "double"))["layer"]
-    options = "" if kind == "function" else '"fastest"'
+    options = "" if kind == "function" else '{"options": "fastest", "free": []}'
     given = [drawn(3, 4).double().requires_grad_(), drawn(5, 4).double().requires_grad_(), drawn(5).double()]
     assert torch.autograd.gradgradcheck(lambda *values: call_in_graph(f.source, options, values, {}), given)
 

@@ -158,9 +158,21 @@ def _is_negative(dim: Dim) -> bool:
 
 
 def is_inside(subscript: Expression, extent: Dim, ranges: Mapping[str, Range], known: Mapping[str, Dim]) -> bool:
-    """True where intervals show that a subscript stays inside an extent; all sizes are given."""
+    """True where intervals show that a subscript stays inside an extent, whatever sizes that are left free are."""
+    form = affine(subscript, known)
+    if form is not None and form.factors.keys() <= ranges.keys():
+        least, most = form.least(ranges), form.most(ranges)
+        if not all(isinstance(dim, int) for dim in (least, most, extent)):
+            return _is_never_negative(least) and _is_never_negative(extent - 1 - most)
     span = _interval(subscript, ranges, known)
     return span is not None and isinstance(extent, int) and span[0] >= 0 and span[1] < extent
+
+
+def _is_never_negative(dim: Dim) -> bool:
+    """True of a sum and product of sizes, which are not negative, without negative numbers."""
+    if isinstance(dim, int):
+        return dim >= 0
+    return all(factor > 0 and all(isinstance(atom, str) for atom, _ in monomial) for monomial, factor in dim.terms)
 
 
 def _interval(expression: Expression, ranges: Mapping[str, Range], known: Mapping[str, Dim]) -> tuple[int, int] | None:

@@ -128,7 +128,7 @@ def _default_form(kernel: CKernel) -> KernelChoice:
     options = MappingOptions(library=points >= _SMALL_PRODUCT, vector_bytes=vector_width())
     if "winograd" in kernel.forms:
         products = [one for one in kernel.forms["winograd"].computation.statements if one.reduction == "+"]
-        if min(axis.extent for one in products for axis in (one.axes[0], one.axes[-1])) >= _MANY_CHANNELS:
+        if min(axis.count for one in products for axis in (one.axes[0], one.axes[-1])) >= _MANY_CHANNELS:
             return KernelChoice("winograd", options)
     if "packed" in kernel.forms and _rows(kernel.forms["packed"]) >= _MANY_ROWS:
         form: Form = "packed_32" if is_wide and "packed_32" in kernel.forms else "packed"
@@ -140,4 +140,4 @@ def _default_form(kernel: CKernel) -> KernelChoice:
 
 def _rows(packed: LoweredGroup) -> int:
     """The rows of a product with packed columns."""
-    return max(one.axes[1].extent for one in packed.computation.statements if one.reduction == "+")
+    return max(one.axes[1].count for one in packed.computation.statements if one.reduction == "+")

@@ -10,7 +10,7 @@ from typing import cast as cast_type
 
 import numpy as np
 
-from eqsat.language.comprehension.extents.affine import Affine, affine
+from eqsat.language.comprehension.extents.affine import Affine, Range, affine
 from eqsat.language.comprehension.extents.bounds import is_inside
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
@@ -28,7 +28,7 @@ from eqsat.language.comprehension.text.syntax import (
     Unary,
 )
 from eqsat.language.terms import DType
-from eqsat.language.terms.dims import evaluate as size_of
+from eqsat.language.terms.dims import Sym
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex
 from eqsat.runtime.kernels.expressions.expression import NARROW, Expr, UnsupportedError, cast, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
@@ -43,6 +43,7 @@ from eqsat.runtime.kernels.nests.computation import (
     Role,
     rebuilt,
 )
+from eqsat.runtime.kernels.nests.extents import Extent, extent_of, largest, sum_of
 from eqsat.runtime.kernels.nests.functions import call, checked_division
 
 #: Names that text of C or of CUDA C++ has another meaning for.
@@ -80,22 +81,24 @@ Typed = tuple[Any, ElementType]
 def lowered(function: TensorFunction, inferred: Inferred, given: frozenset[str] = frozenset()) -> Computation:
     """The computation of a function for shapes; `given` are the results that calls pass values of, to be updated.
 
-    UnsupportedError for element types and functions that have no C.
+    Sizes that shapes leave free are those of the computation, whatever calls give for them, as long as no extent is 0.
+    UnsupportedError for element types and functions that have no C, and extents that are no sums of sizes.
     """
     scope = function.scope
     names = _spelled(scope)
+    free = {dim.names() for dim in inferred.known.values() if isinstance(dim, Sym)}
+    sizes = _size_names(scope, names, [name for name in scope.sizes if {name} in free])
     parameters = [one.name for one in scope.function.parameters]
     buffers = {}
     for name in (*parameters, *scope.defined):
-        shape = tuple(size_of(dim, {}) for dim in inferred.shapes[name])
+        shape = tuple(extent_of(dim, sizes) for dim in inferred.shapes[name])
         role: Role = "operand" if name in parameters else "result" if name in function.results else "temporary"
         computed(function.types[name])
         buffers[names[name]] = KernelBuffer(names[name], function.types[name], shape, role)
     statements: list[KernelStatement] = []
     begun = set(given)
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
-        sizes = {name: (size_of(low, {}), size_of(high, {})) for name, (low, high) in ranges.items()}
-        lowering = _StatementLowering(scope, function.types, inferred, one, sizes, names)
+        lowering = _StatementLowering(scope, function.types, inferred, one, ranges, names, sizes)
         made = lowering.statement()
         target = buffers[made.target]
         whole = all(axis.extent == extent for axis, extent in zip(made.kept, target.shape, strict=True))
@@ -113,6 +116,7 @@ def lowered(function: TensorFunction, inferred: Inferred, given: frozenset[str] 
         tuple(statements),
         tuple(names[name] for name in parameters),
         tuple(names[name] for name in function.results),
+        tuple(sizes.values()),
     )
 
 
@@ -121,6 +125,20 @@ def _spelled(scope: Scope) -> Mapping[str, str]:
     names = [*(one.name for one in scope.function.parameters), *scope.defined]
     known = {name: _safe(name) for name in names}
     return known | {scope.function.name: _safe(scope.function.name)}
+
+
+def _size_names(scope: Scope, names: Mapping[str, str], sizes: Sequence[str]) -> Mapping[str, str]:
+    """The names of sizes in C; a name may be a size and a tensor."""
+    indices = {index for one in scope.statements for index in one.every_index}
+    taken = {*names.values(), *indices, *(f"{index}_i" for index in indices)}
+    known = {}
+    for size in sizes:
+        name = _safe(size)
+        while name in taken:
+            name = f"{name}_size"
+        taken.add(name)
+        known[size] = name
+    return known
 
 
 def _safe(name: str) -> str:
@@ -158,11 +176,13 @@ class _StatementLowering:
     types: Mapping[str, DType]
     inferred: Inferred
     one: ResolvedEquation
-    ranges: Mapping[str, tuple[int, int]]
+    ranges: Mapping[str, Range]
     names: Mapping[str, str]
+    sizes: Mapping[str, str]
 
     def __post_init__(self) -> None:
         self.read: list[ElementRead] = []
+        self._conditions = 0
         self.indices = {name: f"{name}_i" if _RESERVED.match(name) else name for name in self.one.every_index}
 
     def statement(self) -> KernelStatement:
@@ -179,15 +199,17 @@ class _StatementLowering:
         place = tuple(self._index(index) for index in one.indices)
         return KernelStatement(self.names[statement.target], place, axes, reduction, statement.is_definition, made)
 
-    def _extent(self, index: str) -> int:
+    def _extent(self, index: str) -> Extent:
         low, high = self.ranges[index]
-        return max(high - low, 0)
+        extent = extent_of(high - low, self.sizes)
+        return max(extent, 0) if isinstance(extent, int) else extent
 
     def _index(self, name: str) -> AffineIndex:
-        return AffineIndex.variable(self.indices[name], self._extent(name)) + self.ranges[name][0]
+        first = extent_of(self.ranges[name][0], self.sizes)
+        return AffineIndex.variable(self.indices[name], largest(self._extent(name))) + first
 
     def _sum(self, form: Affine) -> AffineIndex:
-        total = AffineIndex.number(size_of(form.constant, {}))
+        total = sum_of(extent_of(form.constant, self.sizes))
         for name, factor in form.factors.items():
             total = total + self._index(name) * factor
         return total
@@ -215,17 +237,24 @@ class _StatementLowering:
                 inner, given = self.value(operand, whole)
                 return (FUNCTIONS["negative"](inner) if isinstance(inner, Expr) else -inner), given
             case Binary(operator=("&&" | "||") as operator, left=left, right=right):
-                pair = [_cast(*self.value(one, whole), DType.BOOL) for one in (left, right)]
+                pair = [_cast(*self.value(left, whole), DType.BOOL), _cast(*self._under(right, whole), DType.BOOL)]
                 return FUNCTIONS[_NAMES[operator]](*pair), DType.BOOL
             case Binary():
                 return self._binary(expression, whole)
             case Conditional(condition=condition, yes=yes, no=no):
                 chosen = _cast(*self.value(condition, whole), DType.BOOL)
-                (a, type_a), (b, type_b) = self.value(yes, whole), self.value(no, whole)
+                (a, type_a), (b, type_b) = self._under(yes, whole), self._under(no, whole)
                 joined = _joined(type_a, type_b)
                 a, b = _cast(a, type_a, settled(joined)), _cast(b, type_b, settled(joined))
                 return FUNCTIONS["where"](chosen, a, b), settled(joined)
         raise AssertionError(expression)
+
+    def _under(self, expression: Expression, whole: bool) -> Typed:
+        """An expression that is computed under a condition."""
+        self._conditions += 1
+        made = self.value(expression, whole)
+        self._conditions -= 1
+        return made
 
     def _named(self, name: str) -> Typed:
         if name in self.ranges:
@@ -235,7 +264,9 @@ class _StatementLowering:
             made = Coordinate.of(index, DType.INT32) if index.terms else number(index.constant, DType.INT32)
             return made, DType.INT32
         if name in self.scope.sizes:
-            size = size_of(self.inferred.known[name], {})
+            size = extent_of(self.inferred.known[name], self.sizes)
+            if isinstance(size, AffineIndex):
+                return Coordinate.of(size, DType.INT32), DType.INT32
             if size >= INT_LIMIT:
                 raise UnsupportedError("sizes beyond 32 bits as numbers")
             return number(size, DType.INT32), DType.INT32
@@ -300,7 +331,7 @@ class _StatementLowering:
         return (quotient if operator == "/" else a - b * quotient), joined
 
     def _read(self, expression: Applied) -> ElementRead:
-        shape = [size_of(dim, {}) for dim in self.inferred.shapes[expression.name]]
+        shape = self.inferred.shapes[expression.name]
         subscripts: list[AffineIndex | Expr] = []
         checked = []
         for subscript, extent in zip(expression.arguments, shape, strict=True):
@@ -311,7 +342,9 @@ class _StatementLowering:
                 subscripts.append(convert(_cast(value, given, DType.INT64), DType.INT64))
             else:
                 subscripts.append(AffineIndex.number(int(value)))
-            checked.append(not is_inside(subscript, extent, self.ranges, self.inferred.known))
+            # A call holds sums of indices that no condition decides about against its sizes before.
+            is_known = bool(self.sizes) and not self._conditions and isinstance(subscripts[-1], AffineIndex)
+            checked.append(not is_known and not is_inside(subscript, extent, self.ranges, self.inferred.known))
         return self._element(expression.name, subscripts, checked)
 
 

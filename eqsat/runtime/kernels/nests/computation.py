@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
+from eqsat.runtime.kernels.nests.extents import Extent, fixed, largest
 
 #: A subscript: a sum of indices, or an integer that is computed from elements.
 Subscript: TypeAlias = "AffineIndex | Expr"
@@ -23,31 +24,52 @@ Environment: TypeAlias = Mapping[str, AffineIndex]
 
 @dataclass(frozen=True)
 class KernelBuffer:
-    """A tensor in memory, row after row or with `steps` between neighbours; `role` is how it gets there."""
+    """A tensor in memory, row after row or with `steps` between neighbours; `role` is how it gets there.
+
+    Extents are numbers, or sums of sizes that calls give.
+    """
 
     name: str
     dtype: DType
-    shape: tuple[int, ...]
+    shape: tuple[Extent, ...]
     role: Role = "operand"
     steps: tuple[int, ...] | None = None
 
     @cached_property
-    def strides(self) -> tuple[int, ...]:
-        """Elements between neighbours, by axis."""
+    def strides(self) -> tuple[int | None, ...]:
+        """Elements between neighbours, by axis; None where sizes of a call decide."""
         if self.steps is not None:
             return self.steps
-        strides, step = [0] * len(self.shape), 1
+        strides: list[int | None] = [0] * len(self.shape)
+        step: int | None = 1
         for axis in reversed(range(len(self.shape))):
+            extent = self.shape[axis]
             strides[axis] = step
-            step *= max(self.shape[axis], 1)
+            step = step * max(extent, 1) if step is not None and isinstance(extent, int) else None
         return tuple(strides)
+
+    @property
+    def known_strides(self) -> tuple[int, ...]:
+        """Elements between neighbours, by axis; UnsupportedError where sizes of a call decide."""
+        self.count  # noqa: B018  (tells which extent it is)
+        return tuple(step for step in self.strides if step is not None)
+
+    @property
+    def is_free(self) -> bool:
+        """True where sizes of a call decide the shape."""
+        return not all(isinstance(extent, int) for extent in self.shape)
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is no element, whatever sizes of a call are."""
+        return 0 in self.shape
 
     @cached_property
     def count(self) -> int:
-        """The number of elements."""
+        """The number of elements; UnsupportedError where sizes of a call decide."""
         total = 1
         for extent in self.shape:
-            total *= extent
+            total *= fixed(extent)
         return total
 
     @property
@@ -100,13 +122,18 @@ class LoopAxis:
     """An index of a statement, from 0 to below its extent; `is_reduced` ones are not of the target."""
 
     name: str
-    extent: int
+    extent: Extent
     is_reduced: bool = False
+
+    @property
+    def count(self) -> int:
+        """The extent where it is a number; UnsupportedError where sizes of a call decide."""
+        return fixed(self.extent)
 
     @property
     def variable(self) -> AffineIndex:
         """The index as a sum."""
-        return AffineIndex.variable(self.name, self.extent)
+        return AffineIndex.variable(self.name, largest(self.extent))
 
 
 @dataclass(frozen=True)
@@ -137,22 +164,32 @@ class KernelStatement:
 
     @property
     def points(self) -> int:
-        """The number of times that the value is computed."""
+        """The number of times that the value is computed; UnsupportedError where sizes of a call decide."""
         total = 1
         for axis in self.axes:
-            total *= axis.extent
+            total *= axis.count
         return total
+
+    @property
+    def is_empty(self) -> bool:
+        """True where the value is never computed, whatever sizes of a call are."""
+        return any(axis.extent == 0 for axis in self.axes)
 
 
 @dataclass(frozen=True)
 class Computation:
-    """Statements that run one after the other, and the buffers that they read and write."""
+    """Statements that run one after the other, and the buffers that they read and write.
+
+    It holds for every value of its `sizes`, which are whole numbers from 1 on.
+    """
 
     name: str
     buffers: Mapping[str, KernelBuffer]
     statements: tuple[KernelStatement, ...]
     operands: tuple[str, ...]
     results: tuple[str, ...]
+    #: The names of the sizes that calls give.
+    sizes: tuple[str, ...] = ()
 
     @property
     def temporaries(self) -> tuple[str, ...]:

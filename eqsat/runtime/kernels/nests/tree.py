@@ -8,6 +8,7 @@ from typing import Literal, TypeAlias
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
 from eqsat.runtime.kernels.nests.computation import ElementRead, Environment, KernelBuffer
+from eqsat.runtime.kernels.nests.extents import Extent
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class Loop:
     """
 
     variable: str
-    extent: int
+    extent: Extent
     body: tuple[Node, ...]
     kind: Literal["serial", "unrolled", "parallel"] = "serial"
     unroll: int = 1
@@ -32,7 +33,7 @@ class Vector:
     variable: str
     lanes: int
     first: AffineIndex
-    limit: int
+    limit: Extent
     body: tuple[Assign, ...]
 
 
@@ -89,7 +90,7 @@ class Gemm:
 
     matrices: tuple[ElementRead, ElementRead, ElementRead]
     transposed: tuple[bool, bool]
-    sizes: tuple[int, int, int]
+    sizes: tuple[Extent, Extent, Extent]
     steps: tuple[int, int, int]
     is_updated: bool
     environment: Environment = field(default_factory=dict)
@@ -107,7 +108,7 @@ class Gemv:
 
     matrices: tuple[ElementRead, ElementRead, ElementRead]
     is_transposed: bool
-    sizes: tuple[int, int]
+    sizes: tuple[Extent, Extent]
     steps: tuple[int, int, int]
     is_updated: bool
     environment: Environment = field(default_factory=dict)

@@ -44,7 +44,7 @@ class PolyhedralStatement:
         self.dims = tuple(f"x{place}" for place in range(len(statement.axes)))
         self.names = {axis.name: dim for axis, dim in zip(statement.axes, self.dims, strict=True)}
         self.at = tuple_text(self.space, self.dims)
-        self.domain = isl.Set(f"{{ {self.at} : {box(self.dims, [axis.extent for axis in statement.axes])} }}")
+        self.domain = isl.Set(f"{{ {self.at} : {box(self.dims, [axis.count for axis in statement.axes])} }}")
         self.writes = self._elements(computation, statement.target, statement.place)
         self.reads: list[ReadAccess] = []
         for one in reads(statement.value):

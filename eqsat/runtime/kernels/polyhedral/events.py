@@ -16,6 +16,7 @@ from eqsat.runtime.kernels.nests.computation import (
     Subscript,
     substituted,
 )
+from eqsat.runtime.kernels.nests.extents import fixed
 from eqsat.runtime.kernels.nests.tree import Assign, Gemm, Gemv, LaneFold, Local, Loop, Node, Vector
 from eqsat.runtime.kernels.polyhedral.dependences import memory_space
 from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
@@ -175,7 +176,7 @@ class _TreeWalk:
             place += 1
             match node:
                 case Loop():
-                    loop = EventLoop(node.variable, node.extent, node.kind == "parallel")
+                    loop = EventLoop(node.variable, fixed(node.extent), node.kind == "parallel")
                     self.body(node.body, (*loops, loop), (*places, place), inside)
                 case Vector():
                     for one in node.body:
@@ -211,7 +212,7 @@ class _TreeWalk:
     ) -> None:
         """Add an assignment in a vector as one in a loop over lanes, whose rounds run at once."""
         names = {loop.variable: f"t{place}" for place, loop in enumerate(loops)}
-        condition = f"{index_text(node.first, names)} + t{len(loops)} < {node.limit}"
+        condition = f"{index_text(node.first, names)} + t{len(loops)} < {fixed(node.limit)}"
         lane = EventLoop(node.variable, node.lanes, True, condition)
         self._add(one, (*loops, lane), (*places, 0), known)
 
@@ -222,7 +223,7 @@ class _TreeWalk:
         source = known.get(node.source.buffer)
         if source is None:
             raise UndecidedScheduleError(f"the lanes of {node.source.buffer}, which no block has, are reduced")
-        lanes = source.buffer.shape[-1]
+        lanes = fixed(source.buffer.shape[-1])
         variable = f"{node.source.buffer} lane"
         lane = AffineIndex.variable(variable, lanes)
         read = ElementRead.of(node.source.buffer, node.source.dtype, (*node.source.subscripts[:-1], lane))

@@ -7,6 +7,7 @@ from functools import reduce
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import KernelBuffer, Subscript
+from eqsat.runtime.kernels.nests.extents import fixed
 from eqsat.runtime.kernels.polyhedral.library import isl
 
 
@@ -54,7 +55,7 @@ def element_map(
     Elements outside of the buffer are left out: a run that reaches one fails.
     """
     dims = [f"e{number}" for number in range(len(subscripts))]
-    conditions = [box(dims, buffer.shape)]
+    conditions = [box(dims, tuple(map(fixed, buffer.shape)))]
     for dim, subscript in zip(dims, subscripts, strict=True):
         if isinstance(subscript, AffineIndex):
             conditions.append(f"{dim} = {index_text(subscript, names)}")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed
+from eqsat.runtime.kernels.nests.extents import fixed
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements
 
 
@@ -33,12 +34,12 @@ def _border(
     body: GroupStatements, buffer: str, shape: Sequence[int], pads: Sequence[int], value: Expr, lead: int
 ) -> None:
     """Fill what lies around a box of a shape: per axis, as long as the box is along earlier axes."""
-    whole, spatial = body.buffers[buffer].shape, len(shape) - lead
+    extents, spatial = tuple(map(fixed, body.buffers[buffer].shape)), len(shape) - lead
     for axis in range(spatial):
-        for begin, size in ((0, pads[axis]), (whole[lead + axis] - pads[spatial + axis], pads[spatial + axis])):
+        for begin, size in ((0, pads[axis]), (extents[lead + axis] - pads[spatial + axis], pads[spatial + axis])):
             if size:
-                at = [0] * len(whole)
-                box = list(whole)
+                at = [0] * len(extents)
+                box = list(extents)
                 for earlier in range(axis):
                     at[lead + earlier], box[lead + earlier] = pads[earlier], shape[lead + earlier]
                 at[lead + axis], box[lead + axis] = begin, size

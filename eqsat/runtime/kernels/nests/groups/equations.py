@@ -11,6 +11,7 @@ from eqsat.language.terms import Node
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, number
 from eqsat.runtime.kernels.nests.comprehensions import lowered
 from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, rebuilt
+from eqsat.runtime.kernels.nests.extents import fixed
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements
 
 
@@ -35,7 +36,7 @@ def equations(body: GroupStatements, node: Node) -> None:
             body.fill(places[buffer], lambda at, _, before=before: body.value(before, at))  # type: ignore[misc]
     for buffer, known in made.buffers.items():
         if known.role == "temporary":
-            places[buffer] = body.temporary(known.dtype, known.shape)
+            places[buffer] = body.temporary(known.dtype, tuple(map(fixed, known.shape)))
 
     def change(one: Expr) -> Expr | None:
         if not isinstance(one, ElementRead):

@@ -174,8 +174,8 @@ class GroupStatements(GroupElements):
 
         With `sizes` it is assigned to so many elements, which lie where `place` says.
         """
-        sizes = self.buffers[buffer].shape if sizes is None else tuple(sizes)
-        kept = [LoopAxis(f"i{n}", size) for n, size in enumerate(sizes)]
+        extents = self.buffers[buffer].shape if sizes is None else tuple(sizes)
+        kept = [LoopAxis(f"i{n}", extent) for n, extent in enumerate(extents)]
         gone = [LoopAxis(f"k{n}", size, True) for n, size in enumerate(reduced)]
         at = tuple(axis.variable for axis in kept)
         value = term(at, tuple(axis.variable for axis in gone))

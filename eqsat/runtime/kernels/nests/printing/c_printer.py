@@ -13,7 +13,8 @@ from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
-from eqsat.runtime.kernels.nests.computation import Computation, ElementRead
+from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelBuffer, substituted
+from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, largest, number_or_sum, product_at, sum_of
 from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
@@ -36,8 +37,9 @@ _FAILING = re.compile(r"\bfailed = 1\b|\b(INSIDE|CHECKED)\b")
 class FunctionText:
     """A function of C: the types of vectors that it takes, its text, its name, and the bytes of its workspace.
 
-    It takes a pointer to each operand, then to each result, then the workspace, and returns 0, or 1 where a subscript
-    passed its bounds or an integer was divided by 0.
+    It takes a pointer to each operand, then to each result, then an int for each of its sizes, then the workspace, and
+    returns 0, or 1 where a subscript passed its bounds or an integer was divided by 0. `free` are the temporaries whose
+    bytes in the workspace, behind those that are always there, depend on sizes.
     """
 
     vectors: tuple[str, ...]
@@ -46,6 +48,14 @@ class FunctionText:
     arguments: tuple[str, ...]
     workspace: int
     calls_blas: bool = False
+    sizes: tuple[str, ...] = ()
+    free: tuple[KernelBuffer, ...] = ()
+
+    def workspace_at(self, sizes: Sequence[int]) -> int:
+        """The bytes of the workspace for values of the sizes."""
+        known = dict(zip(self.sizes, sizes, strict=True))
+        counts = [product_at(one.shape, known) * one.dtype.itemsize for one in self.free]
+        return self.workspace + sum(-(-count // ALIGNMENT) * ALIGNMENT for count in counts)
 
     @property
     def entry(self) -> str:
@@ -80,11 +90,14 @@ def translation_unit(functions: Sequence[FunctionText], calls: str = "") -> str:
     if calls:
         return "\n".join([*texts, *(one.code for one in functions), calls])
     for one in functions:
-        pointers = ", ".join(f"p[{number}]" for number in range(len(one.arguments) + 1))
+        first, last = len(one.arguments), len(one.arguments) + len(one.sizes)
+        passed = [f"(int)(i64)p[{number}]" for number in range(first, last)]
+        pointers = ", ".join([*(f"p[{number}]" for number in range(first)), *passed, f"p[{last}]"])
         texts += [one.code, f"int {one.entry}(void *const *p) {{ return {one.name}({pointers}); }}\n"]
         names = [f"a{number}" for number in range(len(one.arguments))]
-        parameters = ", ".join([*(f"void *{name}" for name in names), "void *workspace"])
-        data = ", ".join([*(f"DATA({name})" for name in names), "workspace"])
+        sizes = [f"n{number}" for number in range(len(one.sizes))]
+        parameters = ", ".join([*(f"void *{name}" for name in (*names, *sizes)), "void *workspace"])
+        data = ", ".join([*(f"DATA({name})" for name in names), *(f"(int)(i64){name}" for name in sizes), "workspace"])
         texts.append(f"int {one.array_entry}({parameters}) {{ return {one.name}({data}); }}\n")
     return "\n".join(texts)
 
@@ -105,24 +118,38 @@ class _CPrinter(NodePrinter):
     def function(self, nodes: Sequence[Node]) -> FunctionText:
         """The function of a tree."""
         computation = self.computation
-        workspace = 0
         self.lines.add("int failed = 0;")
-        for name in computation.temporaries:
-            buffer = computation.buffers[name]
-            type_ = STORED[buffer.dtype]
-            self.lines.add(f"{type_} *restrict {name} = ({type_} *)(workspace + {workspace});")
-            workspace += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
+        workspace, free = self._temporaries()
         self.nodes(nodes)
         self.lines.add("return failed;")
         parameters = []
         for names, constant in ((computation.operands, "const "), (computation.results, "")):
             parameters += [f"{constant}{STORED[computation.buffers[n].dtype]} *restrict {n}" for n in names]
+        parameters += [f"const int {name}" for name in computation.sizes]
         joined = ",\n    ".join([*parameters, "unsigned char *restrict workspace"])
         head = f"static int {computation.name}(\n    {joined}) {{"
         code = "\n".join([head, *self.lines.text, "}", ""])
         vectors = tuple(definitions(dtype, lanes) for dtype, lanes in sorted(self._vectors, key=str))
         arguments = (*computation.operands, *computation.results)
-        return FunctionText(vectors, code, computation.name, arguments, workspace, bool(self._blas))
+        uses_blas, sizes = bool(self._blas), computation.sizes
+        return FunctionText(vectors, code, computation.name, arguments, workspace, uses_blas, sizes, free)
+
+    def _temporaries(self) -> tuple[int, tuple[KernelBuffer, ...]]:
+        """Define the temporaries: the bytes of those that are always there, and those whose bytes depend on sizes."""
+        buffers = [self.computation.buffers[name] for name in self.computation.temporaries]
+        free = tuple(one for one in buffers if one.is_free)
+        workspace, places = 0, list[str]()
+        for buffer in [*(one for one in buffers if not one.is_free), *free]:
+            type_ = STORED[buffer.dtype]
+            place = " + ".join([str(workspace), *places])
+            self.lines.add(f"{type_} *restrict {buffer.name} = ({type_} *)(workspace + {place});")
+            if buffer.is_free:
+                count = " * ".join(f"({self.extent(extent)})" for extent in buffer.shape)
+                bytes_ = f"(i64){buffer.dtype.itemsize} * {count}"
+                places.append(f"({bytes_} + {ALIGNMENT - 1}) / {ALIGNMENT} * {ALIGNMENT}")
+            else:
+                workspace += -(-buffer.nbytes // ALIGNMENT) * ALIGNMENT
+        return workspace, free
 
     def node(self, node: Node) -> None:
         """Write a statement."""
@@ -142,7 +169,8 @@ class _CPrinter(NodePrinter):
                 self.lines.add(f"{STORED[node.buffer.dtype]} {self.array(node)}[{node.buffer.count}] {aligned};")
             case Local(is_register=True) if node.lanes > 1:
                 self._vectors.add((node.buffer.dtype, node.lanes))
-                self.register(node, vector_type(node.buffer.dtype, node.lanes), node.buffer.shape[:-1])
+                places = tuple(map(fixed, node.buffer.shape[:-1]))
+                self.register(node, vector_type(node.buffer.dtype, node.lanes), places)
             case _:
                 super().node(node)
 
@@ -158,13 +186,19 @@ class _CPrinter(NodePrinter):
             clauses = f"num_threads({self.threads}) schedule(static){collapse} reduction(|:failed)"
             self.lines.add(f"#pragma omp parallel for {clauses}")
         elif node.unroll > 1:
-            self.lines.add(f"#pragma GCC unroll {min(node.unroll, node.extent)}")
+            self.lines.add(f"#pragma GCC unroll {min(node.unroll, largest(node.extent))}")
 
     def _vector(self, node: Vector) -> None:
         first = self.scalars.index(node.first)
-        valid = min(node.lanes, node.limit - first.constant)
-        if valid <= 0:
-            return
+        valid: int | str
+        if isinstance(node.limit, int):
+            valid = min(node.lanes, node.limit - first.constant)
+            if valid <= 0:
+                return
+        else:
+            left = self.scalars.index_text(substituted(node.limit, self.scalars.bound) - first)
+            left = self.lines.define("int", "left_v", left)
+            valid = self.lines.define("int", "lanes_v", f"{left} < {node.lanes} ? {left} : {node.lanes}")
         for one in node.body:
             self.scalars.environment = one.environment
             value = updated(one)
@@ -191,14 +225,14 @@ class _CPrinter(NodePrinter):
         self.scalars.environment = node.environment
         rows, columns, summed = node.sizes
         a, b, c = node.steps
-        by_rows = rows >= columns
+        by_rows = is_free(rows) or (not is_free(columns) and fixed(rows) >= fixed(columns))
         steps = (1 if node.transposed[0] else a, 0, c) if by_rows else (0, b if node.transposed[1] else 1, 1)
-        with self._blocks(max(rows, columns), node.threads) as (begin, count):
+        with self._blocks(rows if by_rows else columns, node.threads) as (begin, count):
             first, second, target = self._parts(node.matrices, begin, steps)
-            sizes = f"{columns}, {count}" if by_rows else f"{count}, {rows}"
+            sizes = f"{self.extent(columns)}, {count}" if by_rows else f"{count}, {self.extent(rows)}"
             flags = ", ".join('"T"' if one else '"N"' for one in reversed(node.transposed))
             matrices = f"{second}, {b}, {first}, {a}, {int(node.is_updated)}, {target}, {c}"
-            self.lines.add(f"multiply_{self._letter(node)}({flags}, {sizes}, {summed}, {matrices});")
+            self.lines.add(f"multiply_{self._letter(node)}({flags}, {sizes}, {self.extent(summed)}, {matrices});")
         self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     def _gemv(self, node: Gemv) -> None:
@@ -209,23 +243,28 @@ class _CPrinter(NodePrinter):
         with self._blocks(rows, node.threads) as (begin, count):
             by_row = (1 if node.is_transposed else steps[0], 0, steps[2])
             matrix, vector, target = self._parts(node.matrices, begin, by_row)
-            sizes = f'"N", {count}, {summed}' if node.is_transposed else f'"T", {summed}, {count}'
+            length = self.extent(summed)
+            sizes = f'"N", {count}, {length}' if node.is_transposed else f'"T", {length}, {count}'
             rest = f"{vector}, {steps[1]}, {int(node.is_updated)}, {target}, {steps[2]}"
             self.lines.add(f"multiply_vector_{self._letter(node)}({sizes}, {matrix}, {steps[0]}, {rest});")
         self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     @contextmanager
-    def _blocks(self, extent: int, threads: int) -> Iterator[tuple[str, str]]:
+    def _blocks(self, extent: Extent, threads: int) -> Iterator[tuple[str, str]]:
         """A block for each thread's part of an extent: where that begins, and how much it is."""
-        block = -(-extent // threads // _BLOCK) * _BLOCK
-        if threads == 1 or block >= extent:
-            yield "", str(extent)
+        shares = _BLOCK * threads
+        block = number_or_sum((sum_of(extent) + (shares - 1)) // shares * _BLOCK)
+        if threads == 1 or (isinstance(extent, int) and fixed(block) >= extent):
+            yield "", self.extent(extent)
             return
+        whole, part = self.extent(extent), self.extent(block)
+        if is_free(block):
+            part = self.lines.define("int", "block_v", part)
         begin, count = self.lines.name("begin"), self.lines.name("count")
         self.lines.add(f"#pragma omp parallel for num_threads({threads}) schedule(static)")
-        with self.lines.block(f"for (int {begin} = 0; {begin} < {extent}; {begin} += {block})"):
-            left = f"{extent} - {begin}"
-            self.lines.add(f"const int {count} = {left} < {block} ? {left} : {block};")
+        with self.lines.block(f"for (int {begin} = 0; {begin} < {whole}; {begin} += {part})"):
+            left = f"{whole} - {begin}"
+            self.lines.add(f"const int {count} = {left} < {part} ? {left} : {part};")
             yield begin, count
 
     def _parts(self, matrices: Sequence[ElementRead], begin: str, steps: Sequence[int]) -> list[str]:

@@ -10,6 +10,7 @@ from importlib.resources import files
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import STORED
 from eqsat.runtime.kernels.nests.computation import Computation, reads
+from eqsat.runtime.kernels.nests.extents import largest
 from eqsat.runtime.kernels.nests.printing.dialects import CudaCpp
 from eqsat.runtime.kernels.nests.printing.nodes import NodePrinter
 from eqsat.runtime.kernels.nests.tree import Assign, Barrier, BlockFold, GpuKernel, Guard, Local, Loop, Named, Node
@@ -94,7 +95,7 @@ class _CudaPrinter(NodePrinter):
     def before_loop(self, node: Loop) -> None:
         """Write the directive that a loop takes, if any."""
         if node.unroll > 1:
-            self.lines.add(f"#pragma unroll {min(node.unroll, node.extent)}")
+            self.lines.add(f"#pragma unroll {min(node.unroll, largest(node.extent))}")
 
     def _sum(self, index: AffineIndex) -> AffineIndex:
         """A sum of variables of the kernel, without indices of statements."""

@@ -8,6 +8,7 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, Expr, UnsupportedError
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.nests.computation import Computation, KernelBuffer
+from eqsat.runtime.kernels.nests.extents import Extent, fixed
 from eqsat.runtime.kernels.nests.printing.dialects import Dialect
 from eqsat.runtime.kernels.nests.printing.lines import Lines
 from eqsat.runtime.kernels.nests.printing.scalars import NamedBuffers, ScalarPrinter
@@ -26,7 +27,7 @@ class NodePrinter:
         self.lines = Lines()
         self.memory = NamedBuffers(dict(computation.buffers), {name: name for name in computation.buffers})
         self.scalars = ScalarPrinter(self.lines, self.memory, dialect)
-        for name in (*computation.buffers, computation.name):
+        for name in (*computation.buffers, computation.name, *computation.sizes):
             self.lines.name(name)
 
     def nodes(self, nodes: Sequence[Node]) -> None:
@@ -38,7 +39,7 @@ class NodePrinter:
         """Write a statement."""
         match node:
             case Loop(kind="unrolled"):
-                for number in range(node.extent):
+                for number in range(fixed(node.extent)):
                     self.scalars.bound[node.variable] = AffineIndex.number(number)
                     self.nodes(node.body)
                 self.scalars.bound.pop(node.variable, None)
@@ -49,14 +50,18 @@ class NodePrinter:
             case Loop():
                 self.before_loop(node)
                 name = node.variable
-                with self.lines.block(f"for (int {name} = 0; {name} < {node.extent}; ++{name})"):
+                with self.lines.block(f"for (int {name} = 0; {name} < {self.extent(node.extent)}; ++{name})"):
                     self.nodes(node.body)
             case Local(is_register=True, lanes=1):
-                self.register(node, C_TYPES[node.buffer.dtype], node.buffer.shape)
+                self.register(node, C_TYPES[node.buffer.dtype], tuple(map(fixed, node.buffer.shape)))
             case Assign():
                 self.assign(node)
             case _:
                 raise UnsupportedError(f"{type(node).__name__} in this language")
+
+    def extent(self, extent: Extent) -> str:
+        """An extent as text."""
+        return str(extent) if isinstance(extent, int) else self.scalars.index_text(extent)
 
     def before_loop(self, node: Loop) -> None:
         """Write the directive that a loop takes, if any."""

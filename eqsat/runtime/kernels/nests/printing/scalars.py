@@ -17,6 +17,7 @@ from eqsat.runtime.kernels.nests.computation import (
     is_risky,
     substituted,
 )
+from eqsat.runtime.kernels.nests.extents import sum_of
 from eqsat.runtime.kernels.nests.printing.dialects import Dialect
 from eqsat.runtime.kernels.nests.printing.lines import Lines, is_simple
 from eqsat.runtime.kernels.writer import bare
@@ -60,7 +61,9 @@ class ScalarPrinter:
     def _variable(self, variable: IndexVariable) -> str:
         if variable.of is None:
             return variable.name
-        return f"(({self.index_text(variable.of)}) {variable.kind} {variable.by})"
+        text = self.index_text(variable.of)
+        is_one = len(variable.of.terms) == 1 and variable.of.terms[0][1] == 1 and not variable.of.constant
+        return f"({text if is_one else f'({text})'} {variable.kind} {variable.by})"
 
     def scalar(self, value: Expr, guarded: bool = False) -> str:
         """A value as an operand; a `guarded` one may not be computed ahead."""
@@ -114,7 +117,7 @@ class ScalarPrinter:
         if registers is not None:
             return self._register(read, registers)
         buffer = self.memory.buffers[read.buffer]
-        if not buffer.count:
+        if buffer.is_empty:
             return f"(failed = 1, ({C_TYPES[read.dtype]})0)"
         text = f"{self.memory.texts[read.buffer]}[{self.offset(read, guarded)}]"
         return f"widen({text})" if buffer.dtype in NARROW else text
@@ -141,26 +144,33 @@ class ScalarPrinter:
     def places(self, read: ElementRead, guarded: bool) -> tuple[AffineIndex, list[str]]:
         """The offset of an element: the sum of indices, and terms that are computed from elements."""
         buffer = self.memory.buffers[read.buffer]
+        strides = [step if step is not None else self._stride(buffer, axis) for axis, step in enumerate(buffer.strides)]
         plain: list[AffineIndex] = []
         steps: list[int] = []
         computed: list[str] = []
         checked = read.checked or (False,) * len(read.subscripts)
-        for subscript, step, extent, is_checked in zip(
-            read.subscripts, buffer.strides, buffer.shape, checked, strict=True
-        ):
+        for subscript, step, extent, is_checked in zip(read.subscripts, strides, buffer.shape, checked, strict=True):
             if isinstance(subscript, AffineIndex) and not is_checked:
-                plain.append(self.index(subscript))
-                steps.append(step)
+                index = self.index(subscript)
+                if isinstance(step, int):
+                    plain.append(index)
+                    steps.append(step)
+                elif index.terms or index.constant:
+                    computed.append(f"(i64)({self.index_text(index)}) * {step}")
                 continue
             if isinstance(subscript, AffineIndex):
                 text = f"(i64)({self.index_text(self.index(subscript))})"
             else:
                 text = bare(self.scalar(subscript, guarded))
-            text = f"INSIDE({text}, {extent})" if is_checked else f"({text})"
+            text = f"INSIDE({text}, {self.index_text(sum_of(extent))})" if is_checked else f"({text})"
             if not guarded:
                 text = self.lines.define("i64", "at", text)
             computed.append(f"{text} * {step}" if step != 1 else text)
         return flat_offset(tuple(plain), steps), computed
+
+    def _stride(self, buffer: KernelBuffer, axis: int) -> str:
+        """Elements between neighbours along an axis, where sizes of a call decide; of no element where one is 0."""
+        return " * ".join(f"({self.index_text(sum_of(extent))})" for extent in buffer.shape[axis + 1 :])
 
     def stored(self, buffer: KernelBuffer, text: str) -> str:
         """The text of a value as an element in memory."""

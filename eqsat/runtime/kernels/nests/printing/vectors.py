@@ -54,12 +54,13 @@ class Text:
 
 
 class VectorPrinter:
-    """Values along the lanes of a vector, of which `valid` are there."""
+    """Values along the lanes of a vector, of which `valid` are there: a number, or text of one from 1 on."""
 
-    def __init__(self, scalars: ScalarPrinter, variable: str, dtype: DType, lanes: int, valid: int) -> None:
+    def __init__(self, scalars: ScalarPrinter, variable: str, dtype: DType, lanes: int, valid: int | str) -> None:
         self.scalars, self.lines = scalars, scalars.lines
         self.variable, self.dtype, self.lanes, self.valid = variable, dtype, lanes, valid
         self.type = vector_type(dtype, lanes)
+        self._is_whole = isinstance(valid, int) and valid >= lanes
 
     def vector(self, value: Expr) -> str:
         """A value as an operand that is a vector."""
@@ -123,7 +124,7 @@ class VectorPrinter:
         registers = self.scalars.memory.registers.get(read.buffer)
         if registers is not None:
             return Text(registers[self.scalars.vector_place(read)], "vector")
-        whole = self.valid >= self.lanes
+        whole = self._is_whole
         address = self._address(read)
         if address is not None:
             text = f"load_{self.type}({address})" if whole else f"load_part_{self.type}({address}, {self.valid})"
@@ -144,7 +145,12 @@ class VectorPrinter:
             for one, mark in zip(read.subscripts, read.checked, strict=False)
             if mark and isinstance(one, AffineIndex) and self.scalars.index(one).reads(self.variable)
         ]
-        if buffer.dtype is not self.dtype or varying or checked or not buffer.count:
+        far = [
+            one
+            for one, distance in zip(read.subscripts, buffer.strides, strict=True)
+            if distance is None and isinstance(one, AffineIndex) and self.scalars.index(one).reads(self.variable)
+        ]
+        if buffer.dtype is not self.dtype or varying or checked or far or buffer.is_empty:
             return None
         index, computed = self.scalars.places(read, False)
         rest = index.without(self.variable)
@@ -176,7 +182,7 @@ class VectorPrinter:
             with self.lines.block(head):
                 place = f"{self.scalars.memory.texts[target.buffer]}[{self.scalars.offset(target, False)}]"
                 self.lines.add(f"{place} = {self.scalars.stored(buffer, f'{name}[{self.variable}]')};")
-        elif self.valid >= self.lanes:
+        elif self._is_whole:
             self.lines.add(f"store_{self.type}({address}, {bare(text)});")
         else:
             self.lines.add(f"store_part_{self.type}({address}, {bare(text)}, {self.valid});")

@@ -20,6 +20,7 @@ from eqsat.runtime.kernels.nests.computation import (
     rebuilt,
     substituted,
 )
+from eqsat.runtime.kernels.nests.extents import is_several
 from eqsat.runtime.kernels.nests.options import Fusion
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
 
@@ -141,7 +142,9 @@ def _renamed(given: KernelStatement, first: KernelStatement) -> KernelStatement 
     """A statement over the same elements as another one, with its indices; None where elements differ."""
     if len(given.place) != len(first.place):
         return None
-    own = {axis.name for axis in given.axes}
+    extents = {axis.name: axis.extent for axis in given.axes}
+    extents_before = {axis.name: axis.extent for axis in first.axes}
+    own = extents.keys()
     environment: dict[str, AffineIndex] = {}
     for mine, theirs in zip(given.place, first.place, strict=True):
         if mine.constant != theirs.constant or len(mine.terms) != len(theirs.terms):
@@ -151,10 +154,10 @@ def _renamed(given: KernelStatement, first: KernelStatement) -> KernelStatement 
                 return None
             if variable == other and not names_of(AffineIndex(((variable, 1),))) & own:
                 continue  # of a loop around both
-            if variable.of is not None or variable.size != other.size:
+            if variable.of is not None or extents.get(variable.name) != extents_before.get(other.name):
                 return None
             environment[variable.name] = AffineIndex(((other, 1),))
-    known = {axis.name for axis in given.axes if axis.extent > 1}
+    known = {axis.name for axis in given.axes if is_several(axis.extent)}
     if known != environment.keys():
         return None
     return replace(given, axes=first.kept, place=first.place, value=_moved(given.value, environment))
@@ -197,7 +200,11 @@ def _may_share(
 ) -> bool:
     axes = [_axis(chain.first, position) for chain in chains]
     first = axes[0]
-    if first is None or any(axis is None or axis.extent != first.extent for axis in axes) or first.extent < 2:
+    if (
+        first is None
+        or any(axis is None or axis.extent != first.extent for axis in axes)
+        or not is_several(first.extent)
+    ):
         return False
     constants = {one.place[position].constant for one in statements}
     if len(constants) != 1:

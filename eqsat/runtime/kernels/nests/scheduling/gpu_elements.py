@@ -24,7 +24,7 @@ Places = Mapping[str, AffineIndex]
 
 def size_of(axes: Sequence[LoopAxis]) -> int:
     """The number of points of a box; UnsupportedError where an int does not count them."""
-    total = math.prod(axis.extent for axis in axes)
+    total = math.prod(axis.count for axis in axes)
     if total > _MOST:
         raise UnsupportedError(f"{total} elements of a statement, more than an int counts,")
     return total
@@ -38,7 +38,7 @@ def power_of_two(least: int) -> int:
 def reduced_loops(axes: Sequence[LoopAxis], body: Node, unroll: int) -> Node:
     """Loops over reduced indices, the last innermost, of which rounds are written out."""
     for number, axis in enumerate(reversed(axes)):
-        body = Loop(axis.name, axis.extent, (body,), unroll=unroll if not number else 1, is_reduced=True)
+        body = Loop(axis.name, axis.count, (body,), unroll=unroll if not number else 1, is_reduced=True)
     return body
 
 
@@ -81,7 +81,7 @@ def reduced_nodes(chain: StatementChain, at: Places, threads: int) -> list[Node]
     turns = -(-count // threads)
     point = AffineIndex.variable("turn_p", turns) * threads + AffineIndex.variable(THREAD, threads)
     place = AffineIndex.variable("point_p", count)
-    indices = unflattened(place, [axis.extent for axis in reduced])
+    indices = unflattened(place, [axis.count for axis in reduced])
     inside = {**at, **{axis.name: index for axis, index in zip(reduced, indices, strict=True)}}
     update = Assign(total, statement.value, statement.reduction, inside)
     finish: list[Node] = []
@@ -101,17 +101,17 @@ def _named_indices(axes: Sequence[LoopAxis], place: AffineIndex, suffix: str) ->
     """Names for the indices at a place of a box, and these as sums."""
     nodes: list[Node] = []
     sums = []
-    for axis, index in zip(axes, unflattened(place, [axis.extent for axis in axes]), strict=True):
+    for axis, index in zip(axes, unflattened(place, [axis.count for axis in axes]), strict=True):
         name = f"{axis.name}{suffix}"
-        if axis.extent > 1:
+        if axis.count > 1:
             nodes.append(Named(name, index))
-        sums.append(AffineIndex.variable(name, axis.extent))
+        sums.append(AffineIndex.variable(name, axis.count))
     return nodes, sums
 
 
 def _rest(chain: StatementChain, shared: Sequence[LoopAxis]) -> list[LoopAxis]:
     """The indices of the target that are not shared with other chains and have more than one value."""
-    return [axis for axis in chain.first.kept if axis not in shared and axis.extent > 1]
+    return [axis for axis in chain.first.kept if axis not in shared and axis.count > 1]
 
 
 def work_of(chain: StatementChain, shared: Sequence[LoopAxis]) -> int:
@@ -137,7 +137,7 @@ def thread_kernel(
         at = {axis.name: index for axis, index in zip(axes, sums, strict=True)}
         nodes = element_nodes(chain, at, options.unroll)
         for axis in reversed(_rest(chain, axes)):
-            nodes = [Loop(axis.name, axis.extent, tuple(nodes))]
+            nodes = [Loop(axis.name, axis.count, tuple(nodes))]
         body += nodes
     first: list[Node] = [Named("point_p", point)] if total > 1 else []
     return GpuKernel((*first, Guard(((point, total),), (*named, *body))), blocks, (threads, 1))
@@ -171,7 +171,7 @@ def _of_block(
     if reduced > 1 and (count == 1 or (count < WARP and reduced >= options.long_reduction)):
         nodes = reduced_nodes(chain, at, threads)
         for axis in reversed(rest):
-            nodes = [Loop(axis.name, axis.extent, tuple(nodes))]
+            nodes = [Loop(axis.name, axis.count, tuple(nodes))]
         return nodes
     turns = -(-count // threads)
     point = AffineIndex.variable("turn_p", turns) * threads + AffineIndex.variable(THREAD, threads)

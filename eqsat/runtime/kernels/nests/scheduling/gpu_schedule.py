@@ -30,7 +30,7 @@ def gpu_scheduled(computation: Computation, options: GpuMapping) -> list[GpuKern
         nodes = scheduled(computation, MappingOptions.naive())
         return [GpuKernel(nodes)] if nodes else []
     statements = [without_empty(one) for one in computation.statements]
-    computation = computation.with_statements([one for one in statements if one.points])
+    computation = computation.with_statements([one for one in statements if not one.is_empty])
     kernels: list[GpuKernel] = []
     for group in groups(computation, options.fusion):
         kernels += _kernels(group, computation, options)

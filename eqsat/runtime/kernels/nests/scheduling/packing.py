@@ -9,6 +9,7 @@ from itertools import takewhile
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr, number
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement, LoopAxis, reads, rebuilt
+from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, is_several, largest, number_or_sum, sum_of
 from eqsat.runtime.kernels.nests.scheduling.strides import depends, may_pack
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
 
@@ -28,7 +29,7 @@ class Pack:
     entered: tuple[str, ...]
     buffer: KernelBuffer
     nodes: tuple[Node, ...]
-    by_panel: Callable[[AffineIndex, int], list[Node]] | None = None
+    by_panel: Callable[[AffineIndex, Extent], list[Node]] | None = None
 
 
 def packs(
@@ -55,7 +56,7 @@ def packs(
         if known is not None:
             found.append(replace(known, read=one, nodes=(), by_panel=None))
             continue
-        again = any(axis.extent > 1 and not depends(one, axis.name) for axis in loops)
+        again = any(is_several(axis.extent) and not depends(one, axis.name) for axis in loops)
         by_panel = row is not None and not depends(one, row.name) and not again and not fixed
         made = _pack(one, statement, vector, width, loops, len(found), by_panel)
         if made is not None:
@@ -81,8 +82,10 @@ def _pack(
     inner = [
         axis for axis in statement.axes if axis is not vector and axis.name not in entered and depends(read, axis.name)
     ]
-    panels = () if by_panel else (-(-vector.extent // width),)
-    shape = (*panels, *(axis.extent for axis in inner), width)
+    if any(is_free(axis.extent) for axis in (*inner, *(() if by_panel else (vector,)))):
+        return None  # no array of a function has a size of a call
+    panels = () if by_panel else (-(-vector.count // width),)
+    shape = (*panels, *(axis.count for axis in inner), width)
     buffer = KernelBuffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
     if buffer.nbytes > MOST_PACKED:
         return None
@@ -104,13 +107,13 @@ class _Fill:
     vector: LoopAxis
     inner: Sequence[LoopAxis]
 
-    def panel(self, column: AffineIndex, limit: int) -> list[Node]:
+    def panel(self, column: AffineIndex, limit: Extent) -> list[Node]:
         """The one panel at a column, of which `limit` elements are there."""
-        return [Local(self.buffer), *self._padded(column, limit, self.buffer.shape[-1], ())]
+        return [Local(self.buffer), *self._padded(column, limit, fixed(self.buffer.shape[-1]), ())]
 
     def panels(self, width: int) -> list[Node]:
         """All panels."""
-        whole, rest = divmod(self.vector.extent, width)
+        whole, rest = divmod(self.vector.count, width)
         nodes: list[Node] = []
         if whole:
             tile = f"{self.vector.name}_t"
@@ -121,17 +124,20 @@ class _Fill:
             nodes += self._padded(last * width, rest, width, (last,))
         return nodes
 
-    def _padded(self, first: AffineIndex, count: int, width: int, panel: tuple[AffineIndex, ...]) -> list[Node]:
+    def _padded(self, first: AffineIndex, count: Extent, width: int, panel: tuple[AffineIndex, ...]) -> list[Node]:
         nodes = [self._lanes(self.read, first, 0, count, panel)]
-        if count < width:
-            nodes.append(self._lanes(number(0, self.read.dtype), first, count, width - count, panel))
+        empty = number_or_sum(sum_of(count) * -1 + width)
+        if empty != 0:
+            nodes.append(self._lanes(number(0, self.read.dtype), first, count, empty, panel))
         return nodes
 
-    def _lanes(self, value: Expr, first: AffineIndex, start: int, count: int, panel: tuple[AffineIndex, ...]) -> Node:
+    def _lanes(
+        self, value: Expr, first: AffineIndex, start: Extent, count: Extent, panel: tuple[AffineIndex, ...]
+    ) -> Node:
         """A value at `count` elements of a panel, from `start` on, for all other indices."""
         name = f"{self.vector.name}_l"
-        lane = AffineIndex.variable(name, count) + start
-        place = {axis.name: AffineIndex.variable(f"{axis.name}_l", axis.extent) for axis in self.inner}
+        lane = AffineIndex.variable(name, min(largest(count), fixed(self.buffer.shape[-1]))) + start
+        place = {axis.name: AffineIndex.variable(f"{axis.name}_l", largest(axis.extent)) for axis in self.inner}
         target = ElementRead.of(self.buffer.name, self.read.dtype, (*panel, *place.values(), lane))
         node: Node = Loop(name, count, (Assign(target, value, "", {**place, self.vector.name: first + lane}),))
         for axis in reversed(self.inner):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement
+from eqsat.runtime.kernels.nests.extents import Extent
 from eqsat.runtime.kernels.nests.scheduling.tiles import Box
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
@@ -16,7 +17,7 @@ def plain(statement: KernelStatement, box: Box) -> list[Node]:
     if any(axis.extent == 0 for axis in statement.kept):
         return []
     environment = {}
-    loops: list[tuple[str, int]] = []
+    loops: list[tuple[str, Extent]] = []
     for axis in statement.kept:
         if axis.name in box:
             first, extent = box[axis.name]
@@ -42,14 +43,14 @@ def plain(statement: KernelStatement, box: Box) -> list[Node]:
     else:
         reduction = "" if statement.is_fresh else statement.reduction
         body = (Assign(target, statement.value, reduction, environment),)
-    for name, extent in reversed(loops):
-        body = (Loop(name, extent, body),)
+    for name, rounds in reversed(loops):
+        body = (Loop(name, rounds, body),)
     return list(body)
 
 
 def without_empty(statement: KernelStatement) -> KernelStatement:
     """A statement that reduces nothing as one that assigns the neutral element, or leaves the target alone."""
-    if all(axis.extent for axis in statement.reduced):
+    if all(axis.extent != 0 for axis in statement.reduced):
         return statement
     value = neutral(statement.reduction, statement.value.dtype)
     return replace(statement, axes=statement.kept, value=value)

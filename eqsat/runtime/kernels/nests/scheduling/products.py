@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement, LoopAxis
+from eqsat.runtime.kernels.nests.extents import is_several
 from eqsat.runtime.kernels.nests.scheduling.strides import depends, stride
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
 from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, Loop, Node
@@ -30,8 +31,8 @@ def product(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> 
         return None
     rows = [axis for axis in statement.kept if depends(first, axis.name) and not depends(second, axis.name)]
     columns = [axis for axis in statement.kept if depends(second, axis.name) and not depends(first, axis.name)]
-    shared = [axis for axis in statement.kept if axis not in rows and axis not in columns and axis.extent > 1]
-    summed = [axis for axis in statement.reduced if axis.extent > 1]
+    shared = [axis for axis in statement.kept if axis not in rows and axis not in columns and is_several(axis.extent)]
+    summed = [axis for axis in statement.reduced if is_several(axis.extent)]
     if len(summed) != 1 or len(rows) > 1 or len(columns) > 1 or not (rows or columns):
         return None
     common = all(depends(one, axis.name) for axis in (*shared, *summed) for one in (first, second))
@@ -118,9 +119,11 @@ def _stored(
     down, along = stride(read, row.name, buffers), stride(read, column.name, buffers)
     if down is None or along is None or 1 not in (down, along):
         return None
-    if along == 1:
-        return False, max(down, column.extent)
-    return True, max(along, row.extent)
+    is_transposed = along != 1
+    step, inside = (along, row.extent) if is_transposed else (down, column.extent)
+    if isinstance(inside, int):
+        return is_transposed, max(step, inside)
+    return None  # BLAS asks for rows that are no nearer to each other than they are long
 
 
 def _looped(made: Gemm | Gemv, shared: list[LoopAxis]) -> list[Node]:

@@ -9,6 +9,7 @@ from itertools import groupby
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement
+from eqsat.runtime.kernels.nests.extents import Extent, is_several, largest, sum_of
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
 from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, groups, shared_axes
@@ -24,7 +25,7 @@ _ROUNDS = 4
 def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, ...]:
     """The loops of a computation."""
     statements = [without_empty(one) for one in computation.statements]
-    computation = computation.with_statements([one for one in statements if one.points])
+    computation = computation.with_statements([one for one in statements if not one.is_empty])
     nodes: list[Node] = []
     made = groups(computation, "min" if options.is_naive else options.fusion, options.clusters)
     for around, together in groupby(made, key=lambda group: group.around):
@@ -55,30 +56,38 @@ def _group(group: SharedLoops, computation: Computation, options: MappingOptions
         return [*copies, *_parallel(made, options)]
     axes = [shared_axes(chain, group.depth) for chain in group.chains]
     *outer, last = axes[0]
-    rows = min(options.fused_rows, last.extent)
     before: list[Node] = []
-    whole, rest = divmod(last.extent, rows)
     nodes: list[Node] = []
-    for count, extent, start in ((whole, rows, 0), (1, rest, whole * rows)):
-        if not count or not extent:
-            continue
+    for count, extent, start in _parts(last.extent, options.fused_rows):
         tile = f"{last.name}_r"
-        first = AffineIndex.variable(tile, count) * extent + start
+        first = AffineIndex.variable(tile, largest(count)) * extent + start
         body: list[Node] = []
         for chain, own in zip(group.chains, axes, strict=True):
             box: dict[str, tuple[AffineIndex, int]] = {
-                mine.name: (AffineIndex.variable(f"{shared.name}_r", shared.extent), 1)
+                mine.name: (AffineIndex.variable(f"{shared.name}_r", largest(shared.extent)), 1)
                 for mine, shared in zip(own[:-1], outer, strict=True)
             }
             box[own[-1].name] = (first, extent)
             made, ahead = _chain(chain, computation, options, box)
             body += made
-            before += ahead if not start else []
-        node: list[Node] = [Loop(tile, count, tuple(body))] if count > 1 else body
+            before += ahead if start.is_number and not start.constant else []
+        node: list[Node] = body if count == 1 else [Loop(tile, count, tuple(body))]
         nodes += node
     for axis in reversed(outer):
         nodes = [Loop(f"{axis.name}_r", axis.extent, tuple(nodes))]
     return [*before, *_parallel(nodes, options)]
+
+
+def _parts(extent: Extent, rows: int) -> list[tuple[Extent, int, AffineIndex]]:
+    """Rows by tiles: so many tiles, of so many rows, from a row on. What is left of a free extent is taken singly."""
+    if isinstance(extent, AffineIndex):
+        whole = extent // rows
+        rest = [(extent % rows, 1, whole * rows)] if rows > 1 else []
+        return [(whole, rows, AffineIndex(())), *rest]
+    rows = min(rows, extent)
+    count, left = divmod(extent, rows)
+    parts = [(count, rows, 0), (1, left, count * rows)]
+    return [(times, size, sum_of(start)) for times, size, start in parts if times and size]
 
 
 def _chain(
@@ -117,9 +126,9 @@ def _shared(node: Node, threads: int) -> Node:
         return node
     if node.extent == 1:
         return replace(node, body=tuple(_shared(one, threads) for one in node.body))
-    if len(node.body) == 1 and node.extent < _ROUNDS * threads:
+    if len(node.body) == 1 and isinstance(node.extent, int) and node.extent < _ROUNDS * threads:
         (inner,) = node.body
-        if isinstance(inner, Loop) and inner.extent > 1:
+        if isinstance(inner, Loop) and is_several(inner.extent):
             rounds = -(-_ROUNDS * threads // node.extent)
             return replace(node, kind="parallel", body=(_shared(inner, -(-rounds // _ROUNDS)),))
     return replace(node, kind="parallel")

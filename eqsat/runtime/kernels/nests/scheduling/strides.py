@@ -13,6 +13,7 @@ from eqsat.runtime.kernels.nests.computation import (
     indices_of,
     reads,
 )
+from eqsat.runtime.kernels.nests.extents import is_several
 
 #: The cost of an element that is copied beside one that is read where it lies, where copies are read many times.
 _COPIED = 0.2
@@ -23,7 +24,7 @@ _FOLDED = 0.5
 
 
 def stride(read: ElementRead, axis: str, buffers: Mapping[str, KernelBuffer]) -> int | None:
-    """Elements between neighbours along an index; None where they are not evenly spaced."""
+    """Elements between neighbours along an index; None where they are not evenly spaced, or sizes of a call decide."""
     total = 0
     for subscript, step in zip(read.subscripts, buffers[read.buffer].strides, strict=True):
         if not isinstance(subscript, AffineIndex):
@@ -32,7 +33,10 @@ def stride(read: ElementRead, axis: str, buffers: Mapping[str, KernelBuffer]) ->
             continue
         if any(variable.of is not None and variable.of.reads(axis) for variable, _ in subscript.terms):
             return None
-        total += subscript.coefficient(axis) * step
+        factor = subscript.coefficient(axis)
+        if step is None and factor:
+            return None
+        total += factor * (step or 0)
     return total
 
 
@@ -43,7 +47,7 @@ def depends(read: ElementRead, axis: str) -> bool:
 
 def is_reused(read: ElementRead, axes: Iterable[LoopAxis]) -> bool:
     """True where an element is read for several values of an index."""
-    return any(axis.extent > 1 and not depends(read, axis.name) for axis in axes)
+    return any(is_several(axis.extent) and not depends(read, axis.name) for axis in axes)
 
 
 def may_pack(
@@ -73,15 +77,18 @@ def vector_axis(
 
     None where no index that is not fixed has two values.
     """
-    candidates = [axis for axis in statement.axes if axis.extent > 1 and axis.name not in fixed]
+    candidates = [axis for axis in statement.axes if is_several(axis.extent) and axis.name not in fixed]
     if 0 <= chosen < len(statement.axes) and statement.axes[chosen] in candidates:
         return statement.axes[chosen]
     return min(candidates, key=lambda axis: _cost(statement, axis, buffers, lanes), default=None)
 
 
 def _cost(statement: KernelStatement, axis: LoopAxis, buffers: Mapping[str, KernelBuffer], lanes: int) -> float:
-    empty = -axis.extent % lanes
-    total = 0.5 * empty / axis.extent + (_PARTIAL if axis.extent < lanes else 0.0)
+    if isinstance(axis.extent, int):
+        empty = -axis.extent % lanes
+        total = 0.5 * empty / axis.extent + (_PARTIAL if axis.extent < lanes else 0.0)
+    else:
+        total = _PARTIAL  # sizes of some calls will leave lanes empty
     for read in reads(statement.value):
         if stride(read, axis.name, buffers) not in (0, 1):
             total += _COPIED if may_pack(read, axis.name, statement, buffers) else 1.0
@@ -104,6 +111,6 @@ def row_axis(statement: KernelStatement, vector: LoopAxis, buffers: Mapping[str,
     def gain(axis: LoopAxis) -> tuple[int, int]:
         return sum(not depends(read, axis.name) for read in along), order[axis.name]
 
-    candidates = [axis for axis in statement.kept if axis is not vector and axis.extent > 1]
+    candidates = [axis for axis in statement.kept if axis is not vector and is_several(axis.extent)]
     best = max(candidates, key=gain, default=None)
     return best if best is not None and statement.reduced and gain(best)[0] else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, LoopAxis, reads
+from eqsat.runtime.kernels.nests.extents import Extent, largest, number_or_sum, sum_of
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.packing import Pack, packed, packs
@@ -28,7 +29,7 @@ class _Tile:
     rows: int
     column: AffineIndex
     vectors: int
-    limit: int
+    limit: Extent
 
 
 @dataclass
@@ -57,9 +58,9 @@ class TileSchedule:
     def nodes(self) -> list[Node]:
         """The loops; none where no index runs along vectors, or there is nothing to compute."""
         vector = self.vector
-        if vector is None or not self.statement.points:
+        if vector is None or self.statement.is_empty:
             return []
-        vectors = min(self.options.vectors, -(-vector.extent // self.lanes))
+        vectors = min(self.options.vectors, -(-largest(vector.extent) // self.lanes))
         if not self.statement.reduced:
             # Values of a long chain fill the registers with one vector each.
             vectors = max(min(vectors, _MOST_HELD // (1 + len(self.chain.following))), 1)
@@ -84,10 +85,10 @@ class TileSchedule:
             return self._tiles()
         axis, *more = axes
         if axis.name in self.box:
-            first, extent = self.box[axis.name]
+            first, rows = self.box[axis.name]
             inner = f"{axis.name}_f"
-            self._environment[axis.name] = first + AffineIndex.variable(inner, extent)
-            return [Loop(inner, extent, tuple(self._outer(more, entered)))]
+            self._environment[axis.name] = first + AffineIndex.variable(inner, rows)
+            return [Loop(inner, rows, tuple(self._outer(more, entered)))]
         entered = [*entered, axis.name]
         ready = [pack for pack in self.packs if list(pack.entered) == entered]
         body = [*(node for pack in ready for node in pack.nodes), *self._outer(more, entered)]
@@ -105,7 +106,7 @@ class TileSchedule:
             )
         )
 
-    def _column_of_tiles(self, column: AffineIndex, vectors: int, limit: int) -> list[Node]:
+    def _column_of_tiles(self, column: AffineIndex, vectors: int, limit: Extent) -> list[Node]:
         """The tiles of all rows at some vectors, after the copies for these."""
         copies = [node for pack in self.packs if pack.by_panel for node in pack.by_panel(column, limit)]
         tiles = self._rows(lambda row, rows: self._tile(_Tile(row, rows, column, vectors, limit)))
@@ -117,12 +118,24 @@ class TileSchedule:
         if row is None:
             return body(AffineIndex(()), 1)
         base = self.box[row.name][0] if row.name in self.box else AffineIndex(())
+        if isinstance(row.extent, AffineIndex):
+            return _split_free(row.name, row.extent, self.options.rows, lambda at, rows: body(base + at, rows))
         tiles = -(-row.extent // self.options.rows)
         return _split(row, -(-row.extent // tiles), lambda at, rows: body(base + at, rows))
 
-    def _columns(self, body: Callable[[AffineIndex, int, int], list[Node]]) -> list[Node]:
-        """Loops over tiles of vectors, and what is left of them."""
+    def _columns(self, body: Callable[[AffineIndex, int, Extent], list[Node]]) -> list[Node]:
+        """Loops over tiles of vectors, and what is left of them: of a free extent one vector at a time."""
         assert self.vector is not None
+        extent = self.vector.extent
+        if isinstance(extent, AffineIndex):
+            whole, left, name = extent // self.width, extent % self.width, f"{self.vector.name}_t"
+            at = AffineIndex.variable(name, largest(whole)) * self.width
+            count = (left + (self.lanes - 1)) // self.lanes
+            along = AffineIndex.variable(name, self.width // self.lanes) * self.lanes
+            return [
+                Loop(name, whole, tuple(body(at, self.width // self.lanes, self.width))),
+                Loop(name, count, tuple(body(whole * self.width + along, 1, left - along))),
+            ]
         return _split(self.vector, self.width, lambda at, rest: body(at, -(-rest // self.lanes), rest))
 
     def _at(self, tile: _Tile) -> dict[str, AffineIndex]:
@@ -199,10 +212,11 @@ class TileSchedule:
         """A tile of rows whose vectors run along a reduced index, and are added up in the end."""
         statement, vector = self.statement, self.vector
         assert vector is not None
-        wide = vector.extent // self.lanes
+        wide = largest(vector.extent) // self.lanes
         tile = _Tile(row, rows, AffineIndex(()), min(self.options.vectors, max(wide, 1)), 1 << 62)
         self.width = tile.vectors * self.lanes
-        whole = vector.extent // self.width * self.width
+        extent = sum_of(vector.extent)
+        rounds, left = extent // self.width, extent % self.width
         scalar = replace(tile, vectors=1)
         at = self._at(tile)
         local, lanes = self._register("lanes", tile)
@@ -212,19 +226,20 @@ class TileSchedule:
         begin = start if statement.is_fresh else own_element(self.chain.first)
         nodes: list[Node] = [Local(total_buffer, True), self._scalars(scalar, Assign(total, begin, "", at))]
         body: list[Node] = []
-        if whole:
-            along = AffineIndex.variable(f"{vector.name}_t", whole // self.width) * self.width
+        has_vectors = not rounds.is_number or rounds.constant > 0
+        if has_vectors:
+            along = AffineIndex.variable(f"{vector.name}_t", largest(number_or_sum(rounds))) * self.width
             place = {**at, vector.name: along + self._column(tile) * self.lanes + self._lane()}
             nodes += [local, self._each(tile, Assign(lanes, start, "", at))]
             update = self._each(tile, Assign(lanes, self.value, statement.reduction, place))
-            body.append(Loop(f"{vector.name}_t", whole // self.width, (update,), is_reduced=True))
-        if vector.extent > whole:
-            rest = AffineIndex.variable(f"{vector.name}_t", vector.extent - whole) + whole
+            body.append(Loop(f"{vector.name}_t", number_or_sum(rounds), (update,), is_reduced=True))
+        if not left.is_number or left.constant > 0:
+            rest = AffineIndex.variable(f"{vector.name}_t", largest(number_or_sum(left))) + rounds * self.width
             one = self._scalars(scalar, Assign(total, self.value, statement.reduction, {**at, vector.name: rest}))
-            body.append(Loop(f"{vector.name}_t", vector.extent - whole, (one,), is_reduced=True))
+            body.append(Loop(f"{vector.name}_t", number_or_sum(left), (one,), is_reduced=True))
         others = [axis for axis in statement.reduced if axis is not vector]
         nodes += _reduced(others, tuple(body), 1)
-        if whole:
+        if has_vectors:
             fold = LaneFold(total, lanes, statement.reduction, at)
             node: Node = Loop(f"{vector.name}_u", tile.vectors, (fold,), "unrolled")
             row_name = self.row.name if self.row is not None else ""
@@ -244,7 +259,7 @@ class TileSchedule:
 
 def _split(axis: LoopAxis, size: int, body: Callable[[AffineIndex, int], list[Node]]) -> list[Node]:
     """A loop over whole tiles of an index, and the rest of it."""
-    whole, rest = divmod(axis.extent, size)
+    whole, rest = divmod(axis.count, size)
     nodes: list[Node] = []
     if whole == 1:
         nodes += body(AffineIndex(()), size)
@@ -254,6 +269,21 @@ def _split(axis: LoopAxis, size: int, body: Callable[[AffineIndex, int], list[No
     if rest:
         nodes += body(AffineIndex.number(whole * size), rest)
     return nodes
+
+
+def _split_free(
+    name: str, extent: AffineIndex, size: int, body: Callable[[AffineIndex, int], list[Node]]
+) -> list[Node]:
+    """Loops over tiles of an index whose extent a call gives: of a size, then of the powers of 2 below, down to 1."""
+    nodes: list[Node] = []
+    tile, begin, left = f"{name}_t", AffineIndex(()), extent
+    while True:
+        count = left // size
+        nodes.append(Loop(tile, count, tuple(body(begin + AffineIndex.variable(tile, largest(count)) * size, size))))
+        if size == 1:
+            return nodes
+        begin, left = begin + count * size, left % size
+        size = 1 << ((size - 1).bit_length() - 1)
 
 
 def _reduced(axes: Sequence[LoopAxis], body: tuple[Node, ...], unroll: int) -> list[Node]:
