@@ -34,7 +34,7 @@ class CupyBackend:
         return fault()
 
     def compile(self, graph: Graph | Plan, *, threads: int | None = None, plans: Iterable[str] = ()) -> CompiledProgram:
-        """The graph or plan made ready; `plans` are those of libraries that a table of costs has, `threads` is unused.
+        """The graph or plan made ready; `plans` are those that a table of costs has, `threads` is unused.
 
         Where every dim is known, kernels are compiled and memory is taken at once. BackendError for nodes that cannot
         run on a GPU, a kernel that does not compile, and for too little memory.
@@ -43,6 +43,7 @@ class CupyBackend:
         from eqsat.runtime.programs.compiled import CompiledProgram
 
         toolkit = self._toolkit()
+        plans = tuple(plans)
         choose = choice(plans)
 
         def build(sizes: Sizes) -> Machine:
@@ -50,7 +51,7 @@ class CupyBackend:
             from eqsat.runtime.cuda.program.lowering import program_of
             from eqsat.runtime.programs.arena import arrange
 
-            program = program_of(graph, sizes, libraries=toolkit.libraries)
+            program = program_of(graph, sizes, libraries=toolkit.libraries, plans=plans)
             return GpuMachine(program, arrange(program), toolkit, choose)
 
         compiled = CompiledProgram(graph, build, toolkit)

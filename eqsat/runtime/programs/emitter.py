@@ -15,11 +15,11 @@ from eqsat.language.terms.constant import Array, Constant, narrowed
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
-from eqsat.runtime.programs.launches import Buffer, KernelWork, Launch, LibraryCall, Role
+from eqsat.runtime.programs.launches import Buffer, KernelSeries, KernelWork, Launch, LibraryCall, Role
 from eqsat.runtime.programs.placement import Placement, placement
 
-#: Makes the kernel of a group; None where there is none for all of its operators together.
-KernelMaker = Callable[[Group], "KernelWork | None"]
+#: Makes the kernel or kernels of a group; None where there are none for all of its operators together.
+KernelMaker = Callable[[Group], "KernelWork | KernelSeries | None"]
 #: Elements that tell most blocks of one size apart.
 _SAMPLE = 32
 
@@ -67,6 +67,7 @@ class Emitter:
         self.buffers: dict[str, Buffer] = {}
         self.views: dict[Held, View] = {}
         self.launches: list[Launch] = []
+        self.flag: View | None = None
         self.wishes: Placement = placement(plan, self.types)
         self._blocks = Blocks()
 
@@ -141,7 +142,7 @@ class Emitter:
         node = Node("identity", ("from",), ("to",))
         group = Group((node,), {"from": type, "to": type}, {"from": view}, {"to": target})
         source = self.make(group)
-        if source is None:
+        if source is None or isinstance(source, KernelSeries):
             raise BackendError(f"no kernel copies {view.dtype.value} to {target.dtype.value}", where=label)
         if isinstance(source, KernelSource):
             source = replace(source, comment=f"copy of {label}")
@@ -156,6 +157,25 @@ class Emitter:
     def contiguous(self, view: View, label: str) -> View:
         """A copy with its elements in order."""
         return self.copied(view, self.spare(label, view.dtype, view.shape), label)
+
+    def series(self, series: KernelSeries, views: Mapping[str, View], results: Mapping[str, View], label: str) -> None:
+        """Launches of kernels one after the other, with buffers for what only they use."""
+        places = {buffer: views[value] for buffer, value in series.values.items()}
+        for name, type in series.temporaries.items():
+            places[name] = self._buffer(f"{label}, {name}", type.dtype, type.static, "value")
+        last = {series.values.get(name): number for number, one in enumerate(series.kernels) for name in one.writes}
+        for number, one in enumerate(series.kernels):
+            reads = tuple(places[name] for name in one.reads)
+            writes = tuple(places[name] if name in places else self._flag() for name in one.writes)
+            made = tuple(value for value in results if last.get(value) == number)
+            part = f", {number + 1} of {len(series.kernels)}" if len(series.kernels) > 1 else ""
+            self.launches.append(Launch(one.source, reads, writes, made, f"{label}{part}"))
+
+    def _flag(self) -> View:
+        """The flag of the program, which all kernels that can fail share."""
+        if self.flag is None:
+            self.flag = self._buffer("failed", DType.INT32, (1,), "flag")
+        return self.flag
 
     def call(self, call: LibraryCall, reads: Sequence[View], result: View, values: Sequence[str], label: str) -> None:
         """A launch of a library's kernel."""

@@ -11,7 +11,7 @@ from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.emitter import Emitter, KernelMaker, Part
 from eqsat.runtime.programs.grouping import ProductEnds, grouped
-from eqsat.runtime.programs.launches import Buffer, Fallback, Launch
+from eqsat.runtime.programs.launches import Buffer, Fallback, KernelSeries, Launch
 from eqsat.runtime.programs.placement import seen_as
 from eqsat.runtime.programs.program import KernelProgram
 from eqsat.runtime.programs.quantised import explicit
@@ -88,7 +88,8 @@ class Lowering(Emitter):
             for held, view in self.views.items()
             if held.value in self.constants and buffers.get(view.buffer, Buffer("", 0, "value")).role == "weight"
         }
-        return KernelProgram(self.graph.name, buffers, tuple(self.launches), inputs, outputs, weights)
+        launches = tuple(self.launches)
+        return KernelProgram(self.graph.name, buffers, launches, inputs, outputs, weights, self.flag)
 
     def _convert(self, step: Conversion) -> None:
         held = Held(step.value, step.target)
@@ -181,7 +182,7 @@ class Lowering(Emitter):
         return True
 
     def _generate(self, part: Part) -> int:
-        """Launch one generated kernel over as many of the first nodes as one can compute."""
+        """Launch a generated kernel, or kernels, over as many of the first nodes as are computed so."""
         for taken in range(len(part.nodes), 0, -1):
             nodes = part.nodes[:taken]
             within = {o for n in nodes for o in n.outputs if o}
@@ -193,11 +194,14 @@ class Lowering(Emitter):
             types = {v: self.types[v] for v in (*read, *within)}
             constants = {v: self.constants[v] for v in read if v in self.constants}
             source = self.make(Group(nodes, types, operands, results, constants))
+            views = {**operands, **results}
+            label = " + ".join(n.op for n in nodes)
+            if isinstance(source, KernelSeries):
+                self.series(source, views, results, label)
+                return taken
             if source is not None:
-                views = {**operands, **results}
                 reads = tuple(views[v] for v in source.arguments if v in operands)
                 writes = tuple(views[v] for v in source.arguments if v in results)
-                label = " + ".join(n.op for n in nodes)
                 self.launches.append(Launch(source, reads, writes, leaving, label))
                 return taken
             if taken > 1:

@@ -18,6 +18,7 @@ class KernelProgram:
     An input or output in a layout of its own has its axes in the order they are stored, as its caller holds it.
 
     A weight is a constant and the view it is put in before the first run: in the layout and element type it is read in.
+    Where kernels can fail, `flag` is the number that they set to 1 then.
     """
 
     name: str
@@ -26,6 +27,7 @@ class KernelProgram:
     inputs: Mapping[str, View]
     outputs: Mapping[str, View]
     weights: Mapping[str, tuple[Constant, View]] = field(default_factory=dict)
+    flag: View | None = None
 
     def memory(self) -> Arrangement:
         """The places of the values in one arena, its size, the sum without sharing, and the least possible size."""

@@ -18,7 +18,7 @@ from eqsat.runtime.kernels.view import BUFFER_ALIGNMENT, View
 from eqsat.runtime.programs.arena import Arrangement
 from eqsat.runtime.programs.arrays import Bytes, aligned, strided
 from eqsat.runtime.programs.fallback import run_fallback
-from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.programs.launches import Fallback, Launch, kernel_failure
 from eqsat.runtime.programs.profile import Span, moved_bytes
 from eqsat.runtime.programs.program import KernelProgram
 from eqsat.testing.cuda.emulator import build, emulate
@@ -50,6 +50,8 @@ class HostMachine:
             else:
                 self._guarded[name] = _guarded(buffer.nbytes)
                 self._memory[name] = _inner(self._guarded[name])
+        if program.flag is not None:
+            self.array(program.flag)[...] = 0
         for constant, view in program.weights.values():
             self.array(view)[...] = narrowed(constant.array, view.dtype)
         build([launch.work for launch in program.launches if isinstance(launch.work, KernelSource)])
@@ -108,7 +110,18 @@ class HostMachine:
             )
             self._check({view.buffer for view in (*launch.reads, *launch.writes)}, launch.label)
         self._check(self._guarded.keys(), "a launch")
+        self._check_flag()
         return spans
+
+    def _check_flag(self) -> None:
+        """Raise the error of a run in which a kernel failed, and set the flag to 0 again."""
+        if self.program.flag is None:
+            return
+        flag = self.array(self.program.flag)
+        failed = bool(flag.any())
+        flag[...] = 0
+        if failed:
+            raise kernel_failure(self.program.name)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Array]:
         """The outputs by name for inputs by name."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import BackendError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.terms.constant import Array, narrowed
 from eqsat.runtime.c.blas import blas_pointers, blas_threads
@@ -22,7 +21,7 @@ from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.arena import Arrangement
 from eqsat.runtime.programs.arrays import aligned_parts, strided
 from eqsat.runtime.programs.fallback import run_fallback
-from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.programs.launches import Fallback, Launch, kernel_failure
 from eqsat.runtime.programs.profile import Span, moved_bytes
 from eqsat.runtime.programs.program import KernelProgram
 
@@ -125,12 +124,7 @@ class CMachine:
 
     def _check(self, failed: int) -> None:
         if failed:
-            raise BackendError(
-                "a kernel read beyond an operand, or divided an integer by 0",
-                where=self.program.name,
-                expected="indices within bounds",
-                remedy="run it on the backend 'numpy', which names the operator that fails",
-            )
+            raise kernel_failure(self.program.name)
 
     def _fall_back(self, launch: Launch) -> None:
         assert isinstance(launch.work, Fallback)

@@ -23,7 +23,7 @@ from eqsat.runtime.cuda.program.streams import Placed, dependencies, enqueue, pl
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.arena import Arrangement
-from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.programs.launches import Fallback, Launch, kernel_failure
 from eqsat.runtime.programs.profile import Span, moved_bytes
 from eqsat.runtime.programs.program import KernelProgram
 
@@ -127,6 +127,7 @@ class GpuMachine:
                 step.launch(self.streams[0].ptr, self._workspaces[0])  # the set-up of first launches, before capture
         self.wait()
         self._capture(dependencies(program, arrangement))
+        self._failed()  # on what lay in memory by then
 
     def _sources(self) -> Iterator[KernelSource]:
         """The kernels that are known to be run, whatever libraries refuse."""
@@ -266,10 +267,27 @@ class GpuMachine:
 
     @_RUN
     def launch(self) -> None:
-        """Start a run, once the caller's stream has filled the input arrays."""
+        """Start a run, once the caller's stream has filled the input arrays.
+
+        A program whose kernels can fail is waited for; BackendError where one did, for no one can say what it made.
+        """
         with self.toolkit.device():
             self._after(self._cupy.cuda.get_current_stream(), self.streams[0])
             self._replay(self._replayed)
+            self._check()
+
+    def _check(self) -> None:
+        if self._failed():
+            raise kernel_failure(self.program.name)
+
+    def _failed(self) -> bool:
+        """Return whether a kernel set the flag, which is 0 again after that."""
+        flag = self.program.flag
+        if flag is None or not self.memory.download(flag, self.streams[0]).any():
+            return False
+        self.memory.upload(flag, np.zeros(flag.shape, flag.dtype.numpy), self.streams[0].ptr)
+        self.wait()
+        return True
 
     @_RUN
     def wait(self) -> None:
@@ -295,6 +313,7 @@ class GpuMachine:
                 step.launch(stream.ptr, self._workspaces[0])
                 mark.record(stream)
             self.wait()
+            self._check()
             ends = [cupy.cuda.get_elapsed_time(marks[0], mark) * 1e-3 for mark in marks]
         return [
             Span(launch.label, launch.kind, begin, end - begin, moved_bytes(launch), launch.values)

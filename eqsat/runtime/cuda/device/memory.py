@@ -75,7 +75,8 @@ class DeviceMemory:
                 self._runtime.memset(address, 0, nbytes)
         for constant, view in self.program.weights.values():
             self._weights[view.buffer] = self._weight(constant, view)
-        for view in (*self.program.inputs.values(), *self.program.outputs.values()):
+        flags = () if self.program.flag is None else (self.program.flag,)
+        for view in (*self.program.inputs.values(), *self.program.outputs.values(), *flags):
             nbytes = max(self.program.buffers[view.buffer].nbytes, 1)
             self._pinned.setdefault(view.buffer, self._cupy.cuda.alloc_pinned_memory(nbytes))
         # The streams of programs do not wait for the one that this was put on.

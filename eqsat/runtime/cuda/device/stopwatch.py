@@ -19,7 +19,8 @@ from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall, translated
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tuned
-from eqsat.runtime.cuda.program.lowering import program_of
+from eqsat.runtime.cuda.program.functions import is_mapping
+from eqsat.runtime.cuda.program.lowering import mappings_of, program_of
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View, padded
 from eqsat.runtime.programs.arena import arrange
@@ -80,7 +81,7 @@ class CudaSubject:
     """A plan whose launches can be captured any number of times, on any number of copies of its weights.
 
     Where it makes one call of a library, and none is prescribed, `plans` are all that the library has for it; for a
-    normalisation the generated kernel is one of them.
+    normalisation the generated kernel is one of them. Of a comprehension they are mappings to blocks and threads.
     """
 
     def __init__(
@@ -90,8 +91,9 @@ class CudaSubject:
         inputs: Mapping[str, Any],
         prescribed: Sequence[str] | None,
     ) -> None:
-        self._watch = watch
-        program = program_of(given)
+        self._watch, self._given, self._inputs = watch, given, inputs
+        self._mapped: dict[str, CudaSubject] = {}
+        program = program_of(given, plans=prescribed or ())
         self.machine = GpuMachine(program, arrange(program), watch.toolkit, choice(prescribed or ()))
         self.launches = program.launches
         for name, array in inputs.items():
@@ -107,6 +109,8 @@ class CudaSubject:
 
     def _found_plans(self) -> tuple[str, ...]:
         calls = [launch.work for launch in self.launches if isinstance(launch.work, Call)]
+        if not calls:
+            return mappings_of(self._given)
         library = self._watch.toolkit.libraries.get(library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()
@@ -121,6 +125,10 @@ class CudaSubject:
 
     def graph(self, plan: str, copies: int, weights: int) -> CudaReplay | MachineReplay:
         """So many copies of the launches, captured one after the other, which take turns on so many sets of weights."""
+        if is_mapping(plan):
+            if plan not in self._mapped:
+                self._mapped[plan] = CudaSubject(self._watch, self._given, self._inputs, (plan,))
+            return self._mapped[plan].graph("", copies, weights)
         if any(isinstance(launch.work, Fallback) for launch in self.launches):
             return MachineReplay(self._watch, self.machine, copies)
         with self._watch.toolkit.device():
@@ -213,6 +221,8 @@ class CudaSubject:
 
     def close(self) -> None:
         """Give back plans and memory."""
+        while self._mapped:
+            self._mapped.popitem()[1].close()
         self._steps.clear()
         self._built.clear()
         while self._prepared:

@@ -6,20 +6,37 @@ from collections.abc import Iterable, Mapping
 
 from eqsat.language.terms import Graph, Plan
 from eqsat.runtime.cuda.program.ends import LibraryEnds
+from eqsat.runtime.cuda.program.functions import FunctionKernels, mapping_choice, mapping_plans
 from eqsat.runtime.cuda.program.products import LIBRARIES, Products
-from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.programs.lowering import KernelMakers, lowered_program
 from eqsat.runtime.programs.program import KernelProgram
 
 
 def program_of(
-    given: Plan | Graph, sizes: Mapping[str, int] | None = None, *, libraries: Iterable[str] = LIBRARIES
+    given: Plan | Graph,
+    sizes: Mapping[str, int] | None = None,
+    *,
+    libraries: Iterable[str] = LIBRARIES,
+    plans: Iterable[str] = (),
 ) -> KernelProgram:
     """The launches of a plan, or of a graph, at sizes of its named dims.
 
     `libraries` are those whose kernels may be called: "cublaslt" for matrix products, "cudnn" for convolutions and
-    attention; the rest is generated. BackendError for nodes that cannot run on a GPU at all.
+    attention; the rest is generated, comprehensions by the mappings among the `plans` that a table has. BackendError
+    for nodes that cannot run on a GPU at all.
     """
-    called = frozenset(libraries)
-    makers = KernelMakers(generate, lambda emitter: Products(emitter, called), LibraryEnds() if called else None)
-    return lowered_program(given, sizes or {}, makers)
+    return _lowered(given, sizes or {}, frozenset(libraries), FunctionKernels(mapping_choice(plans)))
+
+
+def mappings_of(given: Plan | Graph) -> tuple[str, ...]:
+    """The ways to map the one comprehension of a plan to a GPU, as a table keeps them; none where there are several."""
+    kernels = FunctionKernels()
+    _lowered(given, {}, LIBRARIES, kernels)
+    return mapping_plans(kernels.computations)
+
+
+def _lowered(
+    given: Plan | Graph, sizes: Mapping[str, int], libraries: frozenset[str], kernels: FunctionKernels
+) -> KernelProgram:
+    ends = LibraryEnds() if libraries else None
+    return lowered_program(given, sizes, KernelMakers(kernels, lambda emitter: Products(emitter, libraries), ends))

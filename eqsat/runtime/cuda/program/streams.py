@@ -35,12 +35,13 @@ def dependencies(program: KernelProgram, arrangement: Arrangement) -> tuple[froz
     """For each launch the earlier ones it must follow: writers of its operands, and users of the memory it writes.
 
     Views that lie in the arena where another value has been count as overlapping: memory that is used again orders
-    launches too.
+    launches too. Flags do not, which kernels set to the same number in any order.
     """
+    flags = {name for name, buffer in program.buffers.items() if buffer.role == "flag"}
     spans = [
         (
             [(v, _span(program, arrangement, v)) for v in launch.reads],
-            [(v, _span(program, arrangement, v)) for v in launch.writes],
+            [(v, _span(program, arrangement, v)) for v in launch.writes if v.buffer not in flags],
         )
         for launch in program.launches
     ]

@@ -13,8 +13,8 @@ from eqsat.runtime.c.program.kernels import default_choice
 from eqsat.runtime.c.program.lowering import c_program
 from eqsat.runtime.c.program.machine import CMachine
 from eqsat.runtime.programs.arena import arrange
-from tests.support.comprehensions.comprehension_cases import check_equal
 from tests.support.comprehensions.comprehension_corpus import RIGHT
+from tests.support.comprehensions.corpus_graph import corpus_graph
 
 LAYERS = """
 def look(float(E,D) table, int32(B) at) -> (y, z) { y(b,d) = table(at(b),d)
@@ -26,36 +26,14 @@ def local(float(B,N) x, float(M,K) w) -> (y) { y(b,m) +=! x(b,m + k) * w(m,k) }
 
 
 def test_every_program_of_the_corpus_is_a_kernel_of_one_library():
-    g = eqsat.Graph("corpus")
-    inputs, cases = {}, []
-    for number, program in enumerate(RIGHT):
-        arguments, named = program.arguments(program.function)
-        parameters = [one.name for one in program.function.scope.function.parameters]
-        if not program.function.operands:
-            continue  # what has no tensors is computed as it is called
-        tensors = {}
-        for place, value in [*enumerate(arguments), *named.items()]:
-            if isinstance(place, int) and parameters[place] in program.function.needs:
-                tensors[place] = int(value)
-                continue
-            name = parameters[place] if isinstance(place, int) else place
-            array = np.asarray(value, program.function.types[name].numpy)
-            inputs[f"p{number}_{place}"] = array
-            tensors[place] = g.input(f"p{number}_{place}", array.shape, array.dtype.name)
-        places = {k: v for k, v in tensors.items() if isinstance(k, str)}
-        made = program.function(*(tensors[k] for k in range(len(arguments))), **places)
-        outputs = [f"o{number}_{k}" for k in range(len(program.function.results))]
-        for name, one in zip(outputs, made if isinstance(made, tuple) else (made,), strict=True):
-            g.output(name, one)
-        cases.append((program, arguments, named, outputs))
-    lowered = c_program(g.build())
+    graph, inputs, cases = corpus_graph(RIGHT)
+    lowered = c_program(graph)
     machine = CMachine(lowered, arrange(lowered), default_choice, 1)
     for name, array in inputs.items():
         machine.put(name, array)
     machine.launch()
-    for program, arguments, named, outputs in cases:
-        made = [machine.get(name) for name in outputs]
-        check_equal(program.function.deliver(tuple(made), arguments, named), program.reference(*arguments, **named))
+    for one in cases:
+        one.check(machine.get)
     without = {launch.label for launch in lowered.launches if launch.kind == "fallback"}
     assert without == set()
 

@@ -173,8 +173,8 @@ def test_a_whole_graph_runs_by_the_plans_of_a_table(watch):
 def test_an_operator_without_a_kernel_is_run_by_the_machine(watch, monkeypatch):
     total = OpKey.parse('cumsum {"axis":1,"exclusive":false,"reverse":false} float32[2, 5]')
 
-    def falling(given):
-        program = program_of(given)
+    def falling(given, plans):
+        program = program_of(given, plans=plans)
         (launch,) = program.launches
         return replace(program, launches=(replace(launch, work=Fallback(given.graph.nodes[0])),))
 

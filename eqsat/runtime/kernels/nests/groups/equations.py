@@ -7,12 +7,15 @@ from dataclasses import replace
 from eqsat.errors import EqsatError
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.graphs.operators import function_of
-from eqsat.language.terms import Node
+from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, number
 from eqsat.runtime.kernels.nests.comprehensions import lowered
 from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, rebuilt
 from eqsat.runtime.kernels.nests.extents import fixed
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements
+
+#: Types that are computed with as float32, which their elements are converted to where they are read.
+_NARROW = (DType.FLOAT16, DType.BFLOAT16)
 
 
 def equations(body: GroupStatements, node: Node) -> None:
@@ -55,7 +58,7 @@ def equations(body: GroupStatements, node: Node) -> None:
 def _computation(function: TensorFunction, body: GroupStatements, node: Node, given: dict[str, str]) -> Computation:
     """The computation of a function at the shapes of what a node is given; UnsupportedError for other element types."""
     values = zip((*given, *function.results), (*given.values(), *node.outputs), strict=True)
-    if any(body.group.types[value].dtype is not function.types[name] for name, value in values):
+    if not all(_holds(body.group.types[value].dtype, function.types[name]) for name, value in values):
         raise UnsupportedError(f"{node.op} of other element types than its text states")
     shapes = {name: body.shape(given[name]) for name in function.operands} | dict.fromkeys(function.needs, ())
     try:
@@ -63,3 +66,8 @@ def _computation(function: TensorFunction, body: GroupStatements, node: Node, gi
     except EqsatError as error:
         raise UnsupportedError(f"{node.op}: {error.what}") from None
     return lowered(function, inferred, frozenset(name for name in function.scope.updated if name in given))
+
+
+def _holds(given: DType, stated: DType) -> bool:
+    """Return whether elements of a type are computed with as a function states it."""
+    return given is stated or (stated is DType.FLOAT32 and given in _NARROW)

@@ -31,9 +31,20 @@ def _checks() -> str:
 def cuda_kernel(computation: Computation, kernel: GpuKernel, number: int) -> KernelSource:
     """The text of a kernel, one of those of a computation.
 
-    Its arguments are buffers by name, and `failed`, one i32, where it can fail.
+    Its arguments are buffers by name, those that it reads alone and then those that it writes, and `failed`, one i32,
+    where it can fail.
     """
     return _CudaPrinter(computation).source(kernel, number)
+
+
+def buffers_of(computation: Computation, kernel: GpuKernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The buffers that a kernel reads alone, and those that it writes, in the order of the computation."""
+    read, written = set(), set()
+    for node in _assignments(kernel.body):
+        read |= {one.buffer for one in reads(node.value)}
+        written.add(node.target.buffer)
+    alone = tuple(name for name in computation.buffers if name in read - written)
+    return alone, tuple(name for name in computation.buffers if name in written)
 
 
 class _CudaPrinter(NodePrinter):
@@ -46,11 +57,8 @@ class _CudaPrinter(NodePrinter):
         computation = self.computation
         self.nodes(kernel.body)
         lines = self.lines.text
-        read, written = set(), set()
-        for node in _assignments(kernel.body):
-            read |= {one.buffer for one in reads(node.value)}
-            written.add(node.target.buffer)
-        names = [name for name in computation.buffers if name in read | written]
+        read, written = buffers_of(computation, kernel)
+        names = [*read, *written]
         parameters = [
             f"{'' if name in written else 'const '}{STORED[computation.buffers[name].dtype]}* __restrict__ {name}"
             for name in names

@@ -1,0 +1,144 @@
+"""Kernels of groups that hold a comprehension, and the mappings that they are measured by."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+
+from eqsat.errors import UsageError
+from eqsat.language.comprehension.graphs.operators import function_of
+from eqsat.language.terms import TensorType
+from eqsat.runtime.kernels.expressions.expression import UnsupportedError
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
+from eqsat.runtime.kernels.nests.groups.lowering import lowered_group
+from eqsat.runtime.kernels.nests.printing.cuda_printer import FAILED, buffers_of, cuda_kernel
+from eqsat.runtime.kernels.nests.scheduling.gpu_schedule import gpu_scheduled
+from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.programs.launches import KernelSeries, SeriesKernel
+
+#: Mappings that a stopwatch tries; the first is taken where nothing was measured. Products have larger tiles, which
+#: read less, or smaller ones, of which there are more; long reductions have blocks, warps or threads of their own.
+MAPPINGS = (
+    GpuMapping(),
+    GpuMapping(thread_rows=2, thread_columns=2),
+    GpuMapping(thread_rows=8, reduced_tile=8),
+    GpuMapping(promote=False),
+    GpuMapping(threads=128, reduction_threads=128),
+    GpuMapping(threads=64, reduction_threads=32, long_reduction=64),
+    GpuMapping(few_elements=1, long_reduction=1 << 20),
+    GpuMapping(fusion="min"),
+)
+#: What stands between a computation and its plan, and before a mapping, in the text that a table keeps.
+_BY_MAPPING = " by mapping "
+_NOTHING = 'extern "C" __global__ void nothing(void*) {}\n'
+
+#: The mapping of a computation by its signature; None where nothing was measured.
+MappingChoice = Callable[[str], "GpuMapping | None"]
+
+
+def kernel_series(
+    computation: Computation, mapping: GpuMapping, values: Mapping[str, str], comment: str = ""
+) -> KernelSeries:
+    """The kernels of a computation, of whose buffers `values` says which are values of a graph.
+
+    A result without elements has one that is not launched. UnsupportedError where there is no form for a GPU.
+    """
+    kernels = []
+    for number, tree in enumerate(gpu_scheduled(computation, mapping)):
+        source = cuda_kernel(computation, tree, number)
+        reads, writes = buffers_of(computation, tree)
+        flag = (FAILED,) if FAILED in source.arguments else ()
+        kernels.append(SeriesKernel(replace(source, comment=comment), reads, (*writes, *flag)))
+    buffers = computation.buffers
+    written = {name for one in kernels for name in one.writes}
+    for name in computation.results:
+        if name not in written:
+            assert not buffers[name].count, name
+            source = KernelSource("nothing", _NOTHING, (name,), (0, 1, 1), (1, 1, 1), comment=comment)
+            kernels.append(SeriesKernel(source, (), (name,)))
+    temporaries = {name: TensorType(buffers[name].dtype, buffers[name].shape) for name in computation.temporaries}
+    return KernelSeries(tuple(kernels), values, temporaries)
+
+
+class FunctionKernels:
+    """The maker of the kernels of groups: of those with a comprehension by its text, of others by templates.
+
+    `choose` names the mapping of a computation, by its signature; `computations` are those made so far.
+    """
+
+    def __init__(self, choose: MappingChoice = lambda signature: None) -> None:
+        self._choose = choose
+        self.computations: dict[str, Computation] = {}
+
+    def __call__(self, group: Group) -> KernelSource | KernelSeries | None:
+        """The kernels of a group; None where there are none for all of its operators together."""
+        if all(function_of(node.op) is None for node in group.nodes):
+            return generate(group)
+        try:
+            lowered = lowered_group(group)
+            if lowered.preparations:
+                return None
+            computation = lowered.computation
+            names = (*computation.operands, *computation.results)
+            signature = signature_of(computation)
+            mapping = self._choose(signature) or MAPPINGS[0]
+            values = dict(zip(names, lowered.passed, strict=True))
+            series = kernel_series(computation, mapping, values, group.label)
+        except UnsupportedError:
+            return None
+        self.computations[signature] = computation
+        return series
+
+
+def signature_of(computation: Computation) -> str:
+    """A short hash of what a computation does, and of the strides of its operands; UnsupportedError if it has no form.
+
+    Those of equal signatures may share a mapping.
+    """
+    naive = (cuda_kernel(computation, tree, 0).code for tree in gpu_scheduled(computation, GpuMapping.naive()))
+    return hashlib.blake2b("".join(naive).encode(), digest_size=8).hexdigest()
+
+
+def mapping_choice(plans: Iterable[str]) -> MappingChoice:
+    """A function from a computation's signature to its mapping, by the plans that a table keeps.
+
+    >>> chosen = mapping_choice(['00ff by mapping {"threads":64}', '00fe by mapping {"gone":1}', "00fd by cublaslt 1"])
+    >>> chosen("00ff"), chosen("00fe"), chosen("00fd")
+    (GpuMapping(threads=64), None, None)
+    """
+    known = {}
+    for text in plans:
+        signature, by, options = text.partition(_BY_MAPPING)
+        if by:
+            try:
+                known[signature] = GpuMapping.of(json.loads(options))
+            except (UsageError, ValueError):
+                continue  # options of another version of eqsat
+    return known.get
+
+
+def is_mapping(plan: str) -> bool:
+    """True of a plan that names a mapping, and no kernel of a library."""
+    return _BY_MAPPING in plan
+
+
+def mapping_plans(computations: Mapping[str, Computation]) -> tuple[str, ...]:
+    """The mappings of a single computation that lead to different kernels, as a table keeps them; none of several."""
+    if len(computations) != 1:
+        return ()
+    ((signature, computation),) = computations.items()
+    plans: dict[object, str] = {}
+    for mapping in MAPPINGS:
+        try:
+            series = kernel_series(computation, mapping, {})
+        except UnsupportedError:
+            continue
+        kernels = tuple((one.source.code, one.source.grid, one.source.block) for one in series.kernels)
+        options = json.dumps(mapping.to_dict(), sort_keys=True, separators=(",", ":"))
+        plans.setdefault(kernels, f"{signature}{_BY_MAPPING}{options}")
+    return tuple(plans.values())
