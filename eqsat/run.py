@@ -96,7 +96,7 @@ class Opened:
             rules = None if options.rules is None else rules_of(options.rules, options.trust)
             given = read(model, options.outputs)
             _check_dims(given.graph, options)
-            if not settings.device.writes_out:
+            if settings.device.has_functions:
                 declare_compositions(given.graph)  # which it has kernels for
             settings = settings.reading(given.graph)
             model_digest(given)  # before files, or a model in memory, can change

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import BackendError, ExportModelError, UsageError
 from eqsat.language.graphs.operators_on_integers import in_form
-from eqsat.language.onnx.write.availability import lacking, opset_of
+from eqsat.language.onnx.write.availability import lacking, lacking_kernels, opset_of
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms import Graph, Plan
 from eqsat.report.explanation import Explanation
@@ -121,8 +121,8 @@ class Result:
         """
         from eqsat.runtime.cuda.program.lowering import program_of
 
-        given = expanded(self.graph, lacking()) if self.plan is None else self.plan
-        return program_of(given, sizing_of(self.graph).completed(sizes or {}))
+        given = expanded(self.graph, lacking_kernels()) if self.plan is None else self.plan
+        return program_of(given, sizing_of(self.graph).completed(sizes or {}), plans=self.library_plans)
 
     def to_onnx(
         self, path: str | Path | None = None, opset: int | None = None, quantised: str | None = None

@@ -76,22 +76,26 @@ class Device:
         return near + weight_bytes / self.weight_bandwidth
 
     def roofline(self, work: Work) -> float:
-        """The estimate for one kernel, in seconds: a launch, and the work in arithmetic, in memory, and on elements.
+        """The estimate for one operator, in seconds: launches, and the work in arithmetic, in memory, and on elements.
 
         The three are combined by their Euclidean norm, between their maximum (all overlap) and their sum (none does).
         """
-        arithmetic = work.flops / (self.peak(work.dtype) * self.efficiency.get(work.variant, 1.0))
-        return self.launch + math.hypot(
-            arithmetic,
+        return self.launch * work.launches + math.hypot(
+            self._arithmetic(work),
             self.memory_seconds(work.bytes, work.weight_bytes),
             work.elements * self.rates.get(work.variant, 0.0),
         )
 
     def fused(self, works: Sequence[Work], bytes: int, weight_bytes: int) -> float:
         """The estimate for several operators in one kernel that moves so many bytes, in seconds."""
-        arithmetic = sum(w.flops / (self.peak(w.dtype) * self.efficiency.get(w.variant, 1.0)) for w in works)
+        arithmetic = sum(map(self._arithmetic, works))
         elements = sum(w.elements * self.rates.get(w.variant, 0.0) for w in works)
-        return self.launch + math.hypot(arithmetic, self.memory_seconds(bytes, weight_bytes), elements)
+        launches = 1 + sum(w.launches - 1 for w in works)
+        return self.launch * launches + math.hypot(arithmetic, self.memory_seconds(bytes, weight_bytes), elements)
+
+    def _arithmetic(self, work: Work) -> float:
+        """The seconds of an operator's arithmetic by itself."""
+        return work.flops / (self.peak(work.dtype) * self.efficiency.get(work.variant, 1.0) * work.share)
 
     @property
     def precisions(self) -> tuple[str, ...]:
@@ -114,6 +118,11 @@ class Device:
     def writes_out(self) -> bool:
         """True if operators that ONNX lacks are written out by the laws that define them before a program runs."""
         return self.backend != "c"
+
+    @property
+    def has_functions(self) -> bool:
+        """True if its programs have kernels for comprehensions, which others run as operators that they are."""
+        return self.backend in ("c", "cupy")
 
     @property
     def strided(self) -> bool:

@@ -21,7 +21,8 @@ class Work:
 
     `variant` is the operator, with the case of it that has a speed of its own, such as "conv/depthwise"; `dtype` is the
     element type the arithmetic is done in. `inner` is the innermost dim of the first operand, `spread` how many times
-    the smallest operand fits into the largest, which is more than 1 where one is broadcast.
+    the smallest operand fits into the largest, which is more than 1 where one is broadcast. It takes so many launches,
+    in kernels that reach a `share` of the arithmetic that others of the device do.
     """
 
     variant: str
@@ -32,6 +33,8 @@ class Work:
     elements: int = 0
     inner: int = 0
     spread: float = 1.0
+    launches: int = 1
+    share: float = 1.0
 
 
 def work_of(

@@ -60,6 +60,10 @@ class Fit:
         self._entries = entries
         self._estimators: dict[str, dict[str, Estimator]] = {}
 
+    def knows(self, op: str) -> bool:
+        """Return whether some kernel of an operator was measured."""
+        return family(op) in self._texts
+
     def seconds(self, work: Work) -> float:
         """The estimate for one operator."""
         name = work.variant.partition("/")[0]

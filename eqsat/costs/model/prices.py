@@ -11,6 +11,7 @@ from typing import Any, Self, TypeAlias
 from eqsat.costs.devices.device import Device, DeviceArgument
 from eqsat.costs.kernels.applications import Sizes, is_free
 from eqsat.costs.kernels.fusion import FusedKey, FusedOperator, runs_as_one, shared
+from eqsat.costs.kernels.generated import generated_work, is_generated
 from eqsat.costs.kernels.implementations import Types, converting, is_view
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.kernels.precision import ROUNDOFF, is_product, rounding_error
@@ -269,8 +270,9 @@ class OperatorPrices:
             return Cost(seconds, flops, moved, 1, error=error, borrowed=lent)
         if not self.device.fuses or (self.device.strided and not runs_as_one(members)):
             return None
-        seconds = self._correction.of(self.device.fused(works, moved, weights), 1)
-        return Cost(seconds, flops, moved, 1, error=error, estimated=True)
+        launches = 1 + sum(w.launches - 1 for w in works)
+        seconds = self._correction.of(self.device.fused(works, moved, weights), launches)
+        return Cost(seconds, flops, moved, launches, error=error, estimated=True)
 
     def _held_bytes(self, type: TensorType | None, way: Implementation) -> int:
         """The bytes of an operator's results; 0 if their rank is unknown, as the bytes read and written then are."""
@@ -329,16 +331,18 @@ class OperatorPrices:
         if self.device.strided and is_strided(op):
             return Cost()
         key = self.key(op, attrs, operands, const, way)
-        if self._written_out is not None and declared is not None and not declared.is_shipped:
+        work = self._work(op, key, results, way)
+        is_stated = declared is None or declared.is_shipped or is_generated(key, self._made(results, way), self.device)
+        if self._written_out is not None and not is_stated:
             graph = None if key.text in self.measured else self._written_out(op, attrs, operands, results)
             if graph is not None:
                 return cost_written(self.node, graph, const)
-        work = self._work(op, key, results, way)
         error = 0.0 if way is None else rounding_error(op, way)
         entry = self.measured.get(key.text) if self.measured and key.is_measurable else None
         how = (op, attrs, operands, results, const, way, work)
         seconds = self._estimate(*how) if entry is None else self._taken(entry)
-        cost = Cost(self._correction.of(seconds, 1), work.flops, work.bytes, 1, error=error, estimated=entry is None)
+        taken = self._correction.of(seconds, work.launches)
+        cost = Cost(taken, work.flops, work.bytes, work.launches, error=error, estimated=entry is None)
         return replace(cost, borrowed=True) if entry is not None and self._is_lent(key.text) else cost
 
     def _is_lent(self, text: str) -> bool:
@@ -374,7 +378,13 @@ class OperatorPrices:
         )
 
     def _work(self, op: str, key: OpKey, results: Types, way: Implementation | None) -> Work:
-        state = PLAIN if way is None else way.result
-        typed = [None if t is None else state.typed(t).at(self.sizes) for t in results]
+        typed = self._made(results, way)
         work = work_of(op, key.attrs, key.operands, typed, key.const_operands)
+        if not self._fit.knows(op) and (generated := generated_work(work, key, typed, self.device)) is not None:
+            return generated
         return replace(work, dtype=key.arithmetic) if key.arithmetic else work
+
+    def _made(self, results: Types, way: Implementation | None) -> list[TensorType | None]:
+        """The types of results as they are held, at the model's sizes."""
+        state = PLAIN if way is None else way.result
+        return [None if t is None else state.typed(t).at(self.sizes) for t in results]

@@ -342,5 +342,5 @@ def _runs(node: SnapshotNode, given: frozenset[str], types: Sequence[ValueType |
         return True
     if declared.is_shipped:
         return False
-    has_kernel = not device.writes_out and function_of(node.op) is not None
+    has_kernel = device.has_functions and function_of(node.op) is not None
     return has_kernel or node.op in given or is_defined(node.op, node.attrs, types, lacking())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from eqsat.errors import BackendError
-from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.onnx.write.availability import lacking, lacking_kernels
 from eqsat.language.terms import OPAQUE, Graph, Plan
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.backend import Program, select
@@ -55,7 +55,7 @@ class Compiling:
     def program(self, name: str, graph: Graph) -> Program:
         """The program of a finalist; EqsatError where the backend refuses it."""
         if self.backend == "cupy":
-            return gpu_program(self.plans.get(name) or expanded(graph, lacking()), self.tuned)
+            return gpu_program(self.plans.get(name) or expanded(graph, lacking_kernels()), self.tuned)
         if name == "original" and self.source is not None and self.backend == "openvino":
             from eqsat.language.onnx.files.reader import StoredModel
             from eqsat.runtime.openvino.session import OpenVinoProgram, compiled

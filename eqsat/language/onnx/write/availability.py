@@ -79,6 +79,13 @@ def _scales_channels(graph: Graph, node: Node) -> bool:
     return isinstance(scale, TensorType) and scale.rank > 0
 
 
+def lacking_kernels() -> frozenset[str]:
+    """The operators that ONNX lacks, but for comprehensions: programs for GPUs have kernels of these."""
+    from eqsat.language.comprehension.graphs.operators import function_of
+
+    return frozenset(op for op in lacking() if function_of(op) is None)
+
+
 def lacking() -> frozenset[str]:
     """The operators that cannot be written to ONNX at any opset."""
     from eqsat.language.onnx.operators.export_table import exporter_of

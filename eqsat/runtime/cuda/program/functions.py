@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.errors import UsageError
 from eqsat.language.comprehension.graphs.operators import function_of
-from eqsat.language.terms import TensorType
+from eqsat.language.terms import Attrs, Node, TensorType
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.computation import Computation, reads
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.groups.lowering import lowered_group
 from eqsat.runtime.kernels.nests.printing.cuda_printer import FAILED, buffers_of, cuda_kernel
 from eqsat.runtime.kernels.nests.scheduling.gpu_schedule import gpu_scheduled
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.launches import KernelSeries, SeriesKernel
 
 #: Mappings that a stopwatch tries; the first is taken where nothing was measured. Products have larger tiles, which
@@ -61,8 +62,44 @@ def kernel_series(
             assert not buffers[name].count, name
             source = KernelSource("nothing", _NOTHING, (name,), (0, 1, 1), (1, 1, 1), comment=comment)
             kernels.append(SeriesKernel(source, (), (name,)))
-    temporaries = {name: TensorType(buffers[name].dtype, buffers[name].shape) for name in computation.temporaries}
+    temporaries = {}
+    for name in computation.temporaries:
+        shape = [dim for dim in buffers[name].shape if isinstance(dim, int)]
+        assert len(shape) == len(buffers[name].shape), "computations for GPUs have no free sizes"
+        temporaries[name] = TensorType(buffers[name].dtype, tuple(shape))
     return KernelSeries(tuple(kernels), values, temporaries)
+
+
+def traffic(
+    op: str, attrs: Attrs, operands: Sequence[TensorType | None], results: Sequence[TensorType | None]
+) -> tuple[int, int] | None:
+    """The number of kernels of a comprehension, and the bytes that they read and write; None where it has none.
+
+    A kernel reads no more of a buffer than its statements name elements, so that a look-up costs what it looks up.
+    """
+    types = {f"x{n}": one for n, one in enumerate(operands) if one is not None}
+    made = {f"y{n}": one for n, one in enumerate(results) if one is not None}
+    if not all(one.is_static for one in (*types.values(), *made.values())):
+        return None
+    inputs = tuple(None if one is None else f"x{n}" for n, one in enumerate(operands))
+    node = Node(op, inputs, tuple(made), attrs)
+    views = {name: View.of(name, one.dtype, one.static) for name, one in (types | made).items()}
+    read_views, written_views = ({name: views[name] for name in some} for some in (types, made))
+    kernels = FunctionKernels()
+    series = kernels(Group((node,), types | made, read_views, written_views))
+    if not isinstance(series, KernelSeries):
+        return None
+    (computation,) = kernels.computations.values()
+    read = dict.fromkeys(computation.buffers, 0)
+    for statement in computation.statements:
+        for one in reads(statement.value):
+            read[one.buffer] += statement.points * computation.buffers[one.buffer].dtype.itemsize
+    launched = [one for one in series.kernels if 0 not in one.source.grid]
+    total = 0
+    for kernel in launched:
+        total += sum(min(computation.buffers[name].nbytes, read[name]) for name in kernel.reads)
+        total += sum(computation.buffers[name].nbytes for name in kernel.writes if name != FAILED)
+    return len(launched), total
 
 
 class FunctionKernels:

@@ -267,7 +267,7 @@ def test_what_is_added_after_a_convolution_is_measured_with_it(watch, monkeypatc
         return prepare(call, address, plan)
 
     library.prepare = picky
-    monkeypatch.setattr(stopwatch, "program_of", lambda given: with_addend())
+    monkeypatch.setattr(stopwatch, "program_of", lambda given, plans: with_addend())
     rng = np.random.default_rng(0)
     arrays = {n: rng.standard_normal(v.shape).astype(np.float16) for n, v in with_addend().inputs.items()}
     subject = watch.subject(None, arrays)
