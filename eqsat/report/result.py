@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eqsat.errors import BackendError, ExportModelError, UsageError
+from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.graphs.operators_on_integers import in_form
 from eqsat.language.onnx.write.availability import lacking, lacking_kernels, opset_of
 from eqsat.language.sizes.solve import sizing_of
@@ -192,6 +193,12 @@ class Result:
     def explain(self) -> Explanation:
         """The changes, by which rules in which order, with the evidence of these, and the saving of each change."""
         return self.explanation
+
+    @property
+    def comprehensions(self) -> dict[str, str]:
+        """The texts of the operators of the graph that are functions of comprehensions, by the names of these."""
+        found = {node.op: function_of(node.op) for node in self.graph.nodes}
+        return {op: repr(function) for op, function in found.items() if function is not None}
 
     def __repr__(self) -> str:
         return str(self.report)

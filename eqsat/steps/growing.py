@@ -16,6 +16,7 @@ from eqsat.language.onnx.read.model import Given
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.rewrites.theories.matches import theory_matches
+from eqsat.rewrites.theories.regions.equations import region_matches
 from eqsat.steps.log import Log
 from eqsat.steps.settings import SATURATE, Settings
 from eqsat.system.collector import without_collector
@@ -87,7 +88,15 @@ def grow(given: Given, rules: RuleSet, settings: Settings, log: Log, choose: Cho
         with settings.deadline.part(_ENCODE):
             encoding, saturator = begin(given, rules, settings, log)
         saturator.deadline = growing
-        rounds = GrowthRounds(encoding, saturator, rules, settings.deadline, choose, settings.choices.policy.quantises)
+        rounds = GrowthRounds(
+            encoding,
+            saturator,
+            rules,
+            settings.deadline,
+            choose,
+            settings.choices.policy.quantises,
+            has_functions=not settings.device.writes_out,
+        )
         with settings.deadline, without_collector():
             for step in rounds.steps():
                 if step.stopped:
@@ -101,7 +110,9 @@ class GrowthRounds:
     Around a choice, theories bring better forms of it, rules that only change the order of operations, which have too
     many results to apply them everywhere, rearrange it, and where the e-graph is small, rules go deeper from there.
     What was chosen on the way, the graph as given first, is kept. Without `choose` there are no rounds. Where a choice
-    `quantises`, nothing goes deeper: kernels on integers tell forms apart that are equally cheap in floats.
+    `quantises`, nothing goes deeper: kernels on integers tell forms apart that are equally cheap in floats. Where a
+    device `has_functions`, regions of the last choice and of the graph are offered as functions, of which nothing
+    grows.
     """
 
     def __init__(
@@ -112,10 +123,12 @@ class GrowthRounds:
         deadline: Deadline,
         choose: Choose | None,
         quantises: bool = False,
+        *,
+        has_functions: bool = False,
     ) -> None:
         self.encoding, self.saturator, self.rules, self.deadline = encoding, saturator, rules, deadline
         self.choose_from = choose
-        self._small = 0 if quantises else SMALL
+        self._small, self._has_functions = 0 if quantises else SMALL, has_functions
         self._limits = saturator.limits
         self._known: list[tuple[TensorProblem, Solution]] = []
 
@@ -156,6 +169,10 @@ class GrowthRounds:
             report.stopped_by = ended
         if report.stopped_by in _AT_REST:
             yield from self._around()
+        if self._has_functions and report.stopped_by in _AT_REST:
+            ended = report.stopped_by
+            yield self._bring_regions()
+            report.stopped_by = ended
 
     def _around(self) -> Iterator[SaturationStep]:
         """The steps of rounds, each around the best choice so far, while they are worth it."""
@@ -221,6 +238,14 @@ class GrowthRounds:
         """Bring in what theories make of choices of e-nodes, one after the other."""
         egraph, rules = self.encoding.egraph, self.rules
         return self.saturator.bring(match for chosen in choices for match in theory_matches(egraph, chosen, rules))
+
+    def _bring_regions(self) -> SaturationStep:
+        """Bring in the functions that regions of the last choice of e-nodes, and of the graph, can be computed by."""
+        choices = [_enodes(*self._known[-1]), *([_enodes(*self._known[0])] if len(self._known) > 1 else [])]
+        roots = [*self.encoding.roots.values()]
+        with self.deadline.paused():  # evidence is looked for once, and kept
+            matches = [*region_matches(self.encoding.egraph, choices, roots)]
+        return self.saturator.bring(matches)
 
 
 def _size_of(encoding: Encoding) -> int:

@@ -48,6 +48,8 @@ class RightSideBuilder:
             attrs = spec("split").complete(self.rule.attributes(right[0], self._scope.bindings))
             return split_slices(self.egraph, whole, attrs, self.generation, self.steps)
         results = instantiate_all(right, self._scope, self)
+        if len(right) < self.rule.results:
+            return projections(self.egraph, results[0], self.generation, self.steps)
         return results * roots if len(results) == 1 else results
 
     def variable(self, name: str, scope: _BoundScope) -> int:
@@ -85,6 +87,15 @@ def _projections(egraph: EGraph, root: int, count: int) -> Iterator[int | None]:
     """The e-nodes of the outputs of a class of several tensors, None for those that nothing reads."""
     for index in range(count):
         yield egraph.lookup(PROJECTION, egraph.attr_id(PROJECTION, Attrs(index=index)), [root])
+
+
+def projections(egraph: EGraph, whole: int, generation: int = 0, steps: int = 0) -> list[int]:
+    """The e-nodes of all outputs of one that makes several tensors."""
+    types = egraph.nodes[whole].types
+    return [
+        egraph.add(PROJECTION, Attrs(index=index), [whole], types=(type,), generation=generation, steps=steps)
+        for index, type in enumerate(types)
+    ]
 
 
 def split_slices(egraph: EGraph, whole: int, attrs: Attrs, generation: int = 0, steps: int = 0) -> list[int]:

@@ -56,7 +56,8 @@ class SideFinder:
             return None
         rule, search = firing.rule, _SideSearch(self.egraph, self.forest, firing, time, applied.root)
         bound, classes = search.bindings, dict(firing.classes)
-        right = search.instance(rule.right[applied.root % len(rule.right)], applied.right, bound, classes)
+        find = search.part if len(rule.right) < rule.results else search.instance
+        right = find(rule.right[applied.root % len(rule.right)], applied.right, bound, classes)
         if isinstance(rule.left, Siblings):
             bound, classes = search.at(bound, classes, rule.left.over, applied.root)
             left = search.instance(rule.left.item, applied.left, bound, classes)

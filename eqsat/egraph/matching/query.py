@@ -37,6 +37,10 @@ class Rewrite(Protocol):
         """The operators of its left side."""
 
     @property
+    def results(self) -> int:
+        """The number of outputs of the right side; a split counts as one."""
+
+    @property
     def right(self) -> tuple[Pattern, ...]:
         """The term that each matched root is equal to."""
 

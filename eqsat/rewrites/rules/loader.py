@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from eqsat.errors import DeclarationError, RuleError, UnsoundRuleError
-from eqsat.language.comprehension.graphs.operators import function_of
+from eqsat.language.comprehension.graphs.operators import function_of, region_of
 from eqsat.language.declaration.spec import OpSpec, Reference
 from eqsat.language.declaration.trial import try_out
 from eqsat.language.ops import OPS, spec
@@ -42,7 +42,7 @@ def load_rules(paths: Iterable[str | Path] | None = None, trust: Trust = "proved
     asks. A string that has an arrow in it is the text of rules, any other the path of a file.
     """
     shipped = rules_with_evidence(trust)
-    rules = [rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name, one.reference)]
+    rules = [rule for name, one in _declarations() for rule in _declared(name, one.reference)]
     names = {one.name for one in shipped_sources()} | {rule.name for rule in rules}
     for given in paths or ():
         for rule in _read(given):
@@ -82,8 +82,13 @@ def _said_again(generated: RuleSource, law: RuleSource) -> RuleSource:
 
 def laws() -> tuple[Rule, ...]:
     """Laws taken for true of all operators: axioms, those that declarations state and imply, a user's once checked."""
-    declared = (rule for name, one in OPS.items() if not is_shipped(one) for rule in _declared(name, one.reference))
+    declared = (rule for name, one in _declarations() for rule in _declared(name, one.reference))
     return (*(one.rule for one in (*_axioms(), *_implied())), *declared)
+
+
+def _declarations() -> Iterator[tuple[str, OpSpec]]:
+    """The operators that are declared outside of this package, but for those that theories make of regions."""
+    return ((name, one) for name, one in [*OPS.items()] if not is_shipped(one) and region_of(name) is None)
 
 
 def is_shipped(one: OpSpec) -> bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from eqsat.errors import GraphError, RuleError, ShapeError
+from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.declaration.spec import REQUIRED, OpSpec
 from eqsat.language.ops import spec
 from eqsat.language.terms.pattern import (
@@ -93,9 +94,9 @@ class Rule:
         splits = len(self.right) == 1 and isinstance(self.right[0], App) and self.right[0].op == "split"
         if isinstance(self.left, Siblings) and not splits:
             raise RuleError("a group of siblings needs one split on the right", expected="[…] => split(…)")
-        if not isinstance(self.left, Siblings) and not splits and len(self.left) not in (1, len(self.right)):
+        if not isinstance(self.left, Siblings) and not splits and len(self.left) not in (1, self.results):
             raise RuleError(
-                f"{len(self.left)} outputs on the left, {len(self.right)} on the right",
+                f"{len(self.left)} outputs on the left, {self.results} on the right",
                 expected="as many outputs on both sides",
             )
 
@@ -110,6 +111,12 @@ class Rule:
         if isinstance(self.left, Siblings) or len(self.left) != 1 or len(self.right) != 1:
             return None
         return self.left[0], self.right[0]
+
+    @property
+    def results(self) -> int:
+        """The outputs of the right side, of a split one: a function of a comprehension may have several."""
+        function = function_of(self.right[0].op) if len(self.right) == 1 and isinstance(self.right[0], App) else None
+        return len(self.right) if function is None else len(function.results)
 
     @property
     def parts(self) -> int:

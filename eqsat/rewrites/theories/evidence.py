@@ -16,6 +16,7 @@ from eqsat.rewrites.theories.identities import states_identity
 from eqsat.rewrites.theories.joins.labels import states_joined
 from eqsat.rewrites.theories.linear.combinations import states_combination
 from eqsat.rewrites.theories.norms import states_norm
+from eqsat.rewrites.theories.regions.equations import is_region_rule, region_evidence
 from eqsat.rewrites.theories.slices import states_sliced_sum
 from eqsat.rewrites.theories.views.reading import states_view
 
@@ -38,7 +39,12 @@ PROOFS: Mapping[str, Callable[[Rule], bool]] = MappingProxyType(
 
 
 def theory_evidence(rule: Rule) -> Evidence:
-    """The evidence of an equation of a theory: proved, for all sizes that it may meet, where a proof shows it."""
+    """The evidence of an equation of a theory: proved, for all sizes that it may meet, where a proof shows it.
+
+    That a function is what a region computes is looked at as laws of declarations are.
+    """
+    if is_region_rule(rule):
+        return region_evidence(rule)
     shown = next((text for text, proves in PROOFS.items() if proves(rule)), "")
     detail = "" if shown else "no proof of a theory shows it"
     if not shown:

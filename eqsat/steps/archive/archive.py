@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from eqsat.language.comprehension.graphs.operators import DeclaredRegion, declare_region, regions_in
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.onnx.read.model import Given
 from eqsat.language.terms import Graph, Plan
@@ -60,7 +61,8 @@ def results_folder() -> Path | None:
 class KeptResult:
     """A result without its model. `graph` and `plan` are None where that is the original.
 
-    `found` tells when and how long it was optimised; `witness` are outputs of it.
+    `found` tells when and how long it was optimised; `witness` are outputs of it, and
+    `regions` those of whose functions it has operators.
     """
 
     graph: Graph | None
@@ -70,6 +72,7 @@ class KeptResult:
     library_plans: tuple[str, ...]
     found: str
     witness: Witness | None
+    regions: tuple[DeclaredRegion, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,7 @@ class Archive:
             library_plans=result.library_plans,
             found=f"optimised on {now} in {duration(math.fsum(result.report.seconds.values()))}",
             witness=Witness.of(result, original, settings) if changed else None,
+            regions=regions_in(result.graph) if changed else (),
         )
         body = written(entry, keeping.place)
         return sealed(written((steps, tuple(keeping.kept), body), _refused))
@@ -153,6 +157,8 @@ class Archive:
         finding = Finding(own, {}, tuple(restored(*each) for each in kept))
         finding = replace(finding, derived=computed(read_back(steps, finding.constant)))
         entry: KeptResult = read_back(body, finding.constant)
+        for region in entry.regions:
+            declare_region(region)
         graph, plan = self._here(entry)
         report = replace(entry.report, found_again=entry.found)
         result = Result(

@@ -11,6 +11,7 @@ from eqsat.certify import Certificate, assignments, certify
 from eqsat.certify.outputs import DRIFT
 from eqsat.certify.stated import stated_difference
 from eqsat.errors import UncheckedError
+from eqsat.language.comprehension.graphs.operators import DeclaredRegion, declare_region, regions_in
 from eqsat.language.onnx.write.availability import opset_of
 from eqsat.language.terms import Constant, Graph
 from eqsat.options.options import Options
@@ -62,13 +63,15 @@ class FoundPart:
     """The graph that is to stand for a part, and what its certificate rests on, to be checked where it is taken.
 
     `chosen` is the graph before its constants were computed, `folded` the one after, and `claims` are the values of the
-    part that values of it are said to equal; `graph` is that in the operators and states it runs in.
+    part that values of it are said to equal; `graph` is that in the operators and states it runs in, and `regions`
+    those of whose functions these have operators.
     """
 
     graph: Graph
     chosen: Graph
     folded: Graph
     claims: Mapping[str, Sequence[str]]
+    regions: tuple[DeclaredRegion, ...] = ()
 
     @classmethod
     def of(cls, candidate: Candidate) -> FoundPart | None:
@@ -78,7 +81,7 @@ class FoundPart:
             return None
         decoded = assembled.decoded
         graph, chosen, folded = (replace(one, origin=None) for one in (candidate.graph, decoded.graph, assembled.graph))
-        return cls(graph, chosen, folded, dict(decoded.shared))
+        return cls(graph, chosen, folded, dict(decoded.shared), regions_in(chosen))
 
     def check(self, part: Graph, sizes: Mapping[str, int], seed: int) -> Certificate:
         """The certificate that it equals a part; CertificateError where it does not.
@@ -128,6 +131,8 @@ class PartOutcome:
         if self.content is None:
             return None
         found: FoundPart = _value(self.content, {c.digest: c for c in part.constants.values()})
+        for region in found.regions:
+            declare_region(region)  # which the process that found it had
         return found
 
 

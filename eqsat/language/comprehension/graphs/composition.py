@@ -3,30 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from eqsat.errors import ComprehensionError
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.graphs.operators import function_of, operator_of
+from eqsat.language.comprehension.graphs.renaming import Renaming, operand_conditions
 from eqsat.language.comprehension.graphs.standard import function_of_node
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.text.printer import print_function
 from eqsat.language.comprehension.text.syntax import (
-    Applied,
-    Clause,
-    ExistsClause,
     Expression,
     Function,
     IndexEquation,
-    LetClause,
     Name,
     Number,
-    Parameter,
-    RangeClause,
-    Returned,
     expressions_of,
-    rebuilt,
     walk,
 )
 from eqsat.language.terms import Dim, Graph, Node, Sym
@@ -76,8 +69,8 @@ def composed(
     sizes = _sizes(outer, operand, inner, strict)
     if sizes is None:
         return None
-    within = _Renaming(inner, "a_", {}, {})
-    around = _Renaming(outer, "b_", sizes, {operand: within.tensor(made)})
+    within = Renaming(inner, "a_", {}, {})
+    around = Renaming(outer, "b_", sizes, {operand: within.tensor(made)})
     parameters = [
         one
         for parameter in outer.scope.function.parameters
@@ -135,70 +128,6 @@ def _expressions(one: IndexEquation) -> Iterator[Expression]:
         yield from expressions_of(clause)
 
 
-@dataclass(frozen=True)
-class _Renaming:
-    """A function under other names: each with a mark before it, but for those that are given."""
-
-    function: TensorFunction
-    mark: str
-    sizes: Mapping[str, Expression]
-    tensors: Mapping[str, str]
-
-    def tensor(self, name: str) -> str:
-        return self.tensors.get(name, self.mark + name)
-
-    def extents(self, extents: tuple[str | int, ...] | None) -> tuple[str | int, ...]:
-        return tuple(self._extent(one) for one in extents or ())
-
-    def _extent(self, extent: str | int) -> str | int:
-        if isinstance(extent, int):
-            return extent
-        match self.sizes.get(extent):
-            case Name(name=name):
-                return name
-            case Number(value=int() as value):
-                return value
-        return self.mark + extent
-
-    def parameters(self, names: Sequence[str] | None = None) -> Iterator[Parameter]:
-        for one in self.function.scope.function.parameters:
-            if names is None or one.name in names:
-                yield replace(one, name=self.tensor(one.name), extents=self.extents(one.extents))
-
-    def result(self, one: Returned) -> Returned:
-        return replace(one, name=self.tensor(one.name), extents=one.extents and self.extents(one.extents))
-
-    def statements(self) -> Iterator[IndexEquation]:
-        for one in self.function.scope.function.statements:
-            yield replace(
-                one,
-                target=self.tensor(one.target),
-                subscripts=tuple(map(self.expression, one.subscripts)),
-                value=self.expression(one.value),
-                clauses=tuple(map(self.clause, one.clauses)),
-            )
-
-    def expression(self, expression: Expression) -> Expression:
-        match expression:
-            case Name(name=name):
-                known = self.sizes.get(name) if name in self.function.scope.sizes else None
-                return known if known is not None else Name(self.tensor(name))
-            case Applied(name=name, arguments=arguments) if name in self.function.scope.ranks:
-                return Applied(self.tensor(name), tuple(map(self.expression, arguments)))
-        return rebuilt(expression, self.expression)
-
-    def clause(self, clause: Clause) -> Clause:
-        match clause:
-            case RangeClause(index=index, low=low, high=high):
-                return replace(clause, index=self.mark + index, low=self.expression(low), high=self.expression(high))
-            case LetClause(name=name, value=value):
-                return replace(clause, name=self.mark + name, value=self.expression(value))
-            case ExistsClause(access=access):
-                made = self.expression(access)
-                assert isinstance(made, Applied)
-                return replace(clause, access=made)
-
-
 def _together(outer: FunctionPiece, place: int, inner: FunctionPiece) -> FunctionPiece | None:
     """Two pieces as one; None where no function says it."""
     whole = composed(outer.function, place, inner.function, strict=not outer.exact)
@@ -218,21 +147,8 @@ def _law(piece: FunctionPiece, name: str) -> str:
     function = piece.function
     variables = [f"x{number}" for number in range(len(function.operands))]
     right = f"{name}({', '.join([*variables, *(f'{one}={one}' for one in function.needs)])})"
-    conditions = [] if piece.exact else _conditions(function, variables)
+    conditions = [] if piece.exact else operand_conditions(function, variables)
     return f"{piece.term(variables, '')} => {right}" + (f" if {', '.join(conditions)}" if conditions else "")
-
-
-def _conditions(function: TensorFunction, variables: Sequence[str]) -> Iterator[str]:
-    """The conditions under which operands have the shapes that a function states."""
-    first: dict[str, str] = {}
-    for variable, operand in zip(variables, function.operands, strict=True):
-        extents = function.scope.parameters[operand].extents
-        yield f"rank({variable}) == {len(extents)}"
-        for axis, extent in enumerate(extents):
-            here = f"dim({variable}, {axis})"
-            there = str(extent) if isinstance(extent, int) else first.setdefault(extent, here)
-            if there != here:
-                yield f"{here} == {there}"
 
 
 def declare_compositions(graph: Graph) -> tuple[str, ...]:

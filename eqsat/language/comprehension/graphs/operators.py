@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from keyword import iskeyword
 from random import Random
@@ -25,17 +26,33 @@ from eqsat.language.comprehension.text.parser import parse
 from eqsat.language.comprehension.text.syntax import Applied, Binary, walk
 from eqsat.language.declaration.registry import OPS, op
 from eqsat.language.declaration.spec import REQUIRED, Operands, OpSpec, Sample
-from eqsat.language.terms import Attrs, Dim, DType, Shape, TensorType, product
+from eqsat.language.terms import Attrs, Dim, DType, Graph, Shape, TensorType, product
 from eqsat.language.terms.dims import evaluate as size_of
 
 #: The largest sizes that are drawn, of which a function may not accept small ones, and how often each of them.
 _LARGEST, _DRAWS = (5, 9, 16, 40, 200), 24
 #: The integer scalars that are drawn.
 _SCALARS = (1, 1, 1, 2, 2, 3, 0, -1)
+#: The operator of a region in its law.
+NAME = "%REGION%"
 #: The texts that operators were declared from, by the names of these.
 _TEXTS: dict[str, str] = {}
 #: Those of functions that others were put together to, by the same names.
 _COMPOSED: dict[str, str] = {}
+#: Those of functions that regions of graphs were written as, with the terms and the conditions of their laws.
+_REGIONS: dict[str, DeclaredRegion] = {}
+
+
+@dataclass(frozen=True)
+class DeclaredRegion:
+    """The name of a region, the text of its function, and its law, which has NAME for the operator.
+
+    Another process declares the same operator of it.
+    """
+
+    name: str
+    text: str
+    law: str
 
 
 def operator_of(function: TensorFunction, law: Callable[[str], str] | None = None) -> OpSpec:
@@ -68,6 +85,30 @@ def function_of(name: str) -> TensorFunction | None:
 def is_composition(name: str) -> bool:
     """True of an operator that functions were put together to, which a graph does not have by itself."""
     return name in _COMPOSED and _COMPOSED[name] == _TEXTS.get(name)
+
+
+def declare_region(region: DeclaredRegion) -> OpSpec:
+    """The operator of a region of a graph, whose name ends in a digest: it is the same in every process.
+
+    Its law is an equation of a theory, found where the region is, and no rule that is looked for elsewhere.
+    """
+    digest = hashlib.blake2b(f"{region.text}\n{region.law}".encode(), digest_size=6).hexdigest()
+    name = f"{region.name}_{digest}"
+    if name not in OPS:
+        _declared(name, _function(region.text), region.law.replace(NAME, name))
+        _REGIONS[name] = region
+    return OPS[name]
+
+
+def region_of(name: str) -> DeclaredRegion | None:
+    """The region that an operator of graphs was declared from; None of any other operator."""
+    return _REGIONS.get(name) if name in OPS else None
+
+
+def regions_in(graph: Graph) -> tuple[DeclaredRegion, ...]:
+    """The regions whose operators a graph has, to be declared where it is read."""
+    found = (region_of(node.op) for node in graph.nodes)
+    return tuple(dict.fromkeys(region for region in found if region is not None))
 
 
 def _documentation(function: TensorFunction) -> str:

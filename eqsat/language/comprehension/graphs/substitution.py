@@ -1,0 +1,121 @@
+"""Forward substitution: definitions element by element go into the statements that read them, where little is done
+twice."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from eqsat.language.comprehension.text.syntax import (
+    Applied,
+    Binary,
+    Expression,
+    IndexEquation,
+    Name,
+    Number,
+    Unary,
+    children,
+    rebuilt,
+    walk,
+)
+
+#: The most operations that are done once for each statement that reads a definition, instead of once in all.
+_MOST_TWICE = 2
+#: The most parts of an expression that something is put into.
+_MOST_PARTS = 200
+_CHEAP = frozenset({"+", "-", "*"})
+
+
+def forwarded(
+    statements: Sequence[IndexEquation], tensors: Collection[str], kept: Collection[str]
+) -> tuple[IndexEquation, ...]:
+    """Statements on tensors without the definitions of single elements that others can do without, but for those kept.
+
+    A definition goes into the one statement that reads it, or into several where it is but a few additions and
+    multiplications; never into one that would compute an element more than once.
+
+    >>> from eqsat.language.comprehension.text.parser import parse
+    >>> from eqsat.language.comprehension.text.printer import print_function
+    >>> (f,) = parse("def f(float(N,M) x) -> (s) { t(i,j) = exp(x(i,j))  s(i) +=! t(i,k) }")
+    >>> print(print_function(replace(f, statements=forwarded(f.statements, ["x", "t", "s"], ["s"]))))
+    def f(float(N, M) x) -> (s) {
+      s(i) +=! exp(x(i, k))
+    }
+    """
+    reader = _Forwarding(frozenset(tensors), frozenset(kept))
+    now = list(statements)
+    while (place := next((k for k in range(len(now)) if reader.may_go(now, k)), None)) is not None:
+        gone = now.pop(place)
+        now = [replace(one, value=_put_in(one.value, gone)) for one in now]
+    return tuple(now)
+
+
+@dataclass(frozen=True)
+class _Forwarding:
+    tensors: frozenset[str]
+    kept: frozenset[str]
+
+    def may_go(self, statements: Sequence[IndexEquation], place: int) -> bool:
+        """True of a definition that goes into all that read it."""
+        one = statements[place]
+        if one.reduction or one.clauses or one.target in self.kept or not _are_indices(one.subscripts):
+            return False
+        if [other.target for other in statements].count(one.target) > 1:
+            return False
+        readers = [other for other in statements if any(_reads(other.value, one.target))]
+        if not readers or any(_parts(reader.value) + _parts(one.value) > _MOST_PARTS for reader in readers):
+            return False
+        if len(readers) > 1 and self._work(one.value) > _MOST_TWICE:
+            return False
+        return all(self._reads_once(reader, one.target) for reader in readers)
+
+    def _reads_once(self, reader: IndexEquation, target: str) -> bool:
+        """True of a statement that reads each element of a tensor once: by all its indices, each alone."""
+        elements = [part for part in walk(reader.value) if isinstance(part, Applied) and part.name in self.tensors]
+        walked = {part.name for element in elements for part in element.arguments if isinstance(part, Name)}
+        return all(
+            _are_indices(access.arguments) and walked == {one.name for one in access.arguments if isinstance(one, Name)}
+            for access in _reads(reader.value, target)
+        )
+
+    def _work(self, expression: Expression) -> int:
+        """The operations of an expression, each as one; more than may be done twice where one of them takes long."""
+        match expression:
+            case Binary(operator=operator) if operator in _CHEAP:
+                return 1 + sum(map(self._work, children(expression)))
+            case Unary(operator="-", operand=operand):
+                return 1 + self._work(operand)
+            case Name() | Number():
+                return 0
+            case Applied(name=name) if name in self.tensors:
+                return 0
+        return _MOST_TWICE + 1
+
+
+def _are_indices(subscripts: Sequence[Expression]) -> bool:
+    """True of subscripts that are different names, one at least."""
+    names = [one.name for one in subscripts if isinstance(one, Name)]
+    return 0 < len({*names}) == len(subscripts)
+
+
+def _reads(expression: Expression, target: str) -> Iterator[Applied]:
+    return (part for part in walk(expression) if isinstance(part, Applied) and part.name == target)
+
+
+def _parts(expression: Expression) -> int:
+    return sum(1 for _ in walk(expression))
+
+
+def _put_in(expression: Expression, one: IndexEquation) -> Expression:
+    """An expression with a definition in place of what reads it."""
+    if isinstance(expression, Applied) and expression.name == one.target:
+        names = (part.name for part in one.subscripts if isinstance(part, Name))
+        return _at(one.value, dict(zip(names, expression.arguments, strict=True)))
+    return rebuilt(expression, lambda part: _put_in(part, one))
+
+
+def _at(expression: Expression, indices: Mapping[str, Expression]) -> Expression:
+    """An expression at other indices."""
+    if isinstance(expression, Name):
+        return indices.get(expression.name, expression)
+    return rebuilt(expression, lambda part: _at(part, indices))

@@ -1,0 +1,1 @@
+"""Regions of a graph, as one function in the language of comprehensions."""

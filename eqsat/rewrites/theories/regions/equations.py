@@ -1,0 +1,73 @@
+"""Equations between regions of chosen e-nodes and functions in the language of comprehensions, with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from functools import lru_cache
+
+from eqsat.egraph.egraph import EGraph
+from eqsat.egraph.matching.match import Match
+from eqsat.language.comprehension.graphs.operators import NAME, declare_region, region_of
+from eqsat.rewrites.rules.evidence import Evidence, recalled, remember
+from eqsat.rewrites.rules.rule import Rule
+from eqsat.rewrites.theories.chosen import ChosenNodes
+from eqsat.rewrites.theories.regions.finding import REGION, FunctionRegionFinder
+from eqsat.rewrites.theories.stating import stated
+from eqsat.system.deadline import check
+
+#: The most equations that are looked at in one graph.
+_MOST_EQUATIONS = 4
+
+
+def region_matches(egraph: EGraph, choices: Sequence[Collection[int]], roots: Collection[int]) -> Iterator[Match]:
+    """Matches of equations between functions and regions of e-nodes that were chosen together, choice by choice.
+
+    `roots` are the classes of outputs.
+    """
+    laws: set[str] = set()
+    for chosen in choices:
+        finder = FunctionRegionFinder(ChosenNodes(egraph, chosen), frozenset(map(egraph.find, roots)))
+        yield from _matches(egraph, finder, laws)
+
+
+def _matches(egraph: EGraph, finder: FunctionRegionFinder, laws: set[str]) -> Iterator[Match]:
+    """The matches of the regions that are found, the largest first; `laws` are those that were looked at so far."""
+    for region in sorted(finder.regions(), key=lambda region: -len(region.steps)):
+        check()
+        found = region.declared()
+        if found is None or (len(laws) == _MOST_EQUATIONS and found[0].law not in laws):
+            continue
+        declared, operands = found
+        laws.add(declared.law)
+        rule = stated(REGION, declared.law.replace(NAME, declare_region(declared).name), states_region)
+        if rule is None:
+            continue
+        enodes = tuple(finder.nodes.made[one] for one in region.results)
+        uses = tuple(finder.nodes.made[one] for one in region.steps)
+        classes = {f"x{place}": leader for place, leader in enumerate(operands)}
+        yield Match(egraph, rule, region.results, enodes, classes, {}, uses)
+
+
+def states_region(rule: Rule) -> bool:
+    """True of an equation between operators and the function of a region that holds of all instances looked at."""
+    return region_evidence(rule).verdict == "proved"
+
+
+@lru_cache(1024)
+def region_evidence(rule: Rule) -> Evidence:
+    """The evidence of the equation of a region, by the check that all laws of declarations go through."""
+    from eqsat.rewrites.proof.check import Effort, check
+
+    known = recalled([rule]).get(rule.name)
+    if known is not None:
+        return known
+    found = check(rule, Effort(numeric=24, symbolic=6, turned=0, questions=0))
+    remember([found])
+    return found
+
+
+def is_region_rule(rule: Rule) -> bool:
+    """True of an equation whose right side is the function of a region."""
+    return (
+        rule.origin == "identity" and len(rule.right) == 1 and region_of(getattr(rule.right[0], "op", "")) is not None
+    )
