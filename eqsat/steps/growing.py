@@ -16,8 +16,8 @@ from eqsat.language.onnx.read.model import Given
 from eqsat.report.report import Progress
 from eqsat.rewrites.rules.ruleset import RuleSet
 from eqsat.rewrites.theories.matches import theory_matches
-from eqsat.rewrites.theories.regions.equations import region_matches
 from eqsat.steps.log import Log
+from eqsat.steps.regions.offering import RegionOffer
 from eqsat.steps.settings import SATURATE, Settings
 from eqsat.system.collector import without_collector
 from eqsat.system.deadline import Deadline, TimeUp
@@ -95,7 +95,7 @@ def grow(given: Given, rules: RuleSet, settings: Settings, log: Log, choose: Cho
             settings.deadline,
             choose,
             settings.choices.policy.quantises,
-            has_functions=not settings.device.writes_out,
+            regions=RegionOffer.of(settings, log),
         )
         with settings.deadline, without_collector():
             for step in rounds.steps():
@@ -110,9 +110,8 @@ class GrowthRounds:
     Around a choice, theories bring better forms of it, rules that only change the order of operations, which have too
     many results to apply them everywhere, rearrange it, and where the e-graph is small, rules go deeper from there.
     What was chosen on the way, the graph as given first, is kept. Without `choose` there are no rounds. Where a choice
-    `quantises`, nothing goes deeper: kernels on integers tell forms apart that are equally cheap in floats. Where a
-    device `has_functions`, regions of the last choice and of the graph are offered as functions, of which nothing
-    grows.
+    `quantises`, nothing goes deeper: kernels on integers tell forms apart that are equally cheap in floats.
+    `regions` of the last choice and of the graph are offered as functions at the end, of which nothing grows.
     """
 
     def __init__(
@@ -124,11 +123,11 @@ class GrowthRounds:
         choose: Choose | None,
         quantises: bool = False,
         *,
-        has_functions: bool = False,
+        regions: RegionOffer | None = None,
     ) -> None:
         self.encoding, self.saturator, self.rules, self.deadline = encoding, saturator, rules, deadline
         self.choose_from = choose
-        self._small, self._has_functions = 0 if quantises else SMALL, has_functions
+        self._small, self._regions = 0 if quantises else SMALL, regions
         self._limits = saturator.limits
         self._known: list[tuple[TensorProblem, Solution]] = []
 
@@ -169,9 +168,9 @@ class GrowthRounds:
             report.stopped_by = ended
         if report.stopped_by in _AT_REST:
             yield from self._around()
-        if self._has_functions and report.stopped_by in _AT_REST:
+        if self._regions is not None and report.stopped_by in _AT_REST:
             ended = report.stopped_by
-            yield self._bring_regions()
+            yield self._bring_regions(self._regions)
             report.stopped_by = ended
 
     def _around(self) -> Iterator[SaturationStep]:
@@ -239,13 +238,10 @@ class GrowthRounds:
         egraph, rules = self.encoding.egraph, self.rules
         return self.saturator.bring(match for chosen in choices for match in theory_matches(egraph, chosen, rules))
 
-    def _bring_regions(self) -> SaturationStep:
+    def _bring_regions(self, regions: RegionOffer) -> SaturationStep:
         """Bring in the functions that regions of the last choice of e-nodes, and of the graph, can be computed by."""
         choices = [_enodes(*self._known[-1]), *([_enodes(*self._known[0])] if len(self._known) > 1 else [])]
-        roots = [*self.encoding.roots.values()]
-        with self.deadline.paused():  # evidence is looked for once, and kept
-            matches = [*region_matches(self.encoding.egraph, choices, roots)]
-        return self.saturator.bring(matches)
+        return self.saturator.bring(regions.matches(self.encoding.egraph, choices, [*self.encoding.roots.values()]))
 
 
 def _size_of(encoding: Encoding) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,15 +30,16 @@ class Log:
 
     @contextmanager
     def phase(self, name: Phase) -> Iterator[None]:
-        """Time a phase and say that it began."""
-        self.current = name
+        """Time a phase and say that it began; the seconds of one inside of it are that one's alone."""
+        self.current, inside = name, math.fsum(self.seconds.values())
         self.say(Progress(name))
         start = time.perf_counter()
         try:
             with seldom_collecting():
                 yield
         finally:
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - start
+            passed = time.perf_counter() - start - (math.fsum(self.seconds.values()) - inside)
+            self.seconds[name] = self.seconds.get(name, 0.0) + passed
 
     def say(self, progress: Progress) -> None:
         """Tell of progress."""

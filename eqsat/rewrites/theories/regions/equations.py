@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
+from typing import TypeAlias
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
@@ -11,26 +12,30 @@ from eqsat.language.comprehension.graphs.operators import NAME, declare_region, 
 from eqsat.rewrites.rules.evidence import Evidence, recalled, remember
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.chosen import ChosenNodes
-from eqsat.rewrites.theories.regions.finding import REGION, FunctionRegionFinder
+from eqsat.rewrites.theories.regions.finding import REGION, FunctionRegion, FunctionRegionFinder
 from eqsat.rewrites.theories.stating import stated
 from eqsat.system.deadline import check
 
+#: True of the function of a region that may be offered, by the name of its operator, the region, and its operands.
+IsOffered: TypeAlias = Callable[[str, FunctionRegion, Sequence[int]], bool]
 #: The most equations that are looked at in one graph.
 _MOST_EQUATIONS = 4
 
 
-def region_matches(egraph: EGraph, choices: Sequence[Collection[int]], roots: Collection[int]) -> Iterator[Match]:
+def region_matches(
+    egraph: EGraph, choices: Sequence[Collection[int]], roots: Collection[int], is_offered: IsOffered
+) -> Iterator[Match]:
     """Matches of equations between functions and regions of e-nodes that were chosen together, choice by choice.
 
-    `roots` are the classes of outputs.
+    `roots` are the classes of outputs. Of a function that is not offered no evidence is looked for.
     """
     laws: set[str] = set()
     for chosen in choices:
         finder = FunctionRegionFinder(ChosenNodes(egraph, chosen), frozenset(map(egraph.find, roots)))
-        yield from _matches(egraph, finder, laws)
+        yield from _matches(egraph, finder, laws, is_offered)
 
 
-def _matches(egraph: EGraph, finder: FunctionRegionFinder, laws: set[str]) -> Iterator[Match]:
+def _matches(egraph: EGraph, finder: FunctionRegionFinder, laws: set[str], is_offered: IsOffered) -> Iterator[Match]:
     """The matches of the regions that are found, the largest first; `laws` are those that were looked at so far."""
     for region in sorted(finder.regions(), key=lambda region: -len(region.steps)):
         check()
@@ -39,7 +44,10 @@ def _matches(egraph: EGraph, finder: FunctionRegionFinder, laws: set[str]) -> It
             continue
         declared, operands = found
         laws.add(declared.law)
-        rule = stated(REGION, declared.law.replace(NAME, declare_region(declared).name), states_region)
+        name = declare_region(declared).name
+        if not is_offered(name, region, operands):
+            continue
+        rule = stated(REGION, declared.law.replace(NAME, name), states_region)
         if rule is None:
             continue
         enodes = tuple(finder.nodes.made[one] for one in region.results)

@@ -12,12 +12,15 @@ import onnxruntime as ort
 import pytest
 
 import eqsat
+from eqsat.costs.devices.device import Device
+from eqsat.costs.measuring.forms import bound_of_ratio
 from eqsat.language.comprehension.graphs.operators import NAME, DeclaredRegion, declare_region, region_of, regions_in
 from eqsat.rewrites.rules.loader import laws
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.theories.evidence import theory_evidence
 from eqsat.rewrites.theories.regions.equations import states_region
 from eqsat.runtime.backend import execute
+from eqsat.steps.regions import offering
 
 OPTIONS = {"device": "c-cpu", "measure": False, "strict": True, "cache": False, "time_limit": 300.0}
 
@@ -104,6 +107,69 @@ def test_devices_without_kernels_for_functions_are_offered_none():
     assert not any(is_region(node.op) for node in found.graph.nodes)
 
 
+def fired(found: eqsat.Result) -> list[str]:
+    """The equations of regions that an e-graph was grown by."""
+    return [name for name in found.report.rules_fired if name.startswith("region-")]
+
+
+@pytest.mark.parametrize("build", [columns, pooled], ids=["two reductions", "a softmax and a sum"])
+def test_no_estimate_alone_picks_a_region(build):
+    found = eqsat.optimize(build(), sizes={"batch": 24} if build is pooled else None, **OPTIONS)
+    assert found.comprehensions == {}
+    assert fired(found) == []
+
+
+@pytest.mark.parametrize(("ratio", "is_offered"), [(0.5, True), (1.08, False)], ids=["faster", "slower"])
+def test_a_region_is_offered_where_it_was_measured_to_be_faster(monkeypatch, ratio, is_offered):
+    seen = []
+
+    def measured(new, old, device, threads):
+        seen.append(([node.op for node in new.nodes], [node.op for node in old.nodes]))
+        feeds = feeds_of(old)
+        made, expected = execute(new, feeds, "c"), execute(old, feeds, "numpy")
+        for name, value in expected.items():
+            np.testing.assert_allclose(made[name], value, rtol=1e-4, atol=1e-5)
+        return ratio
+
+    monkeypatch.setattr(offering, "bound_of_ratio", measured)
+    found = eqsat.optimize(columns(), **{**OPTIONS, "measure": True})
+    assert bool(fired(found)) == is_offered
+    assert seen
+    for new, old in seen:
+        assert len(new) == 1 and is_region(new[0])
+        assert len(old) > 1 and not any(map(is_region, old))
+
+
+def test_the_ratio_of_two_forms_is_that_of_their_times():
+    small, large = eqsat.Graph("small"), eqsat.Graph("large")
+    x = small.input("x", (300, 300))
+    small.output("y", x + x)
+    x = large.input("x", (300, 300))
+    y = x
+    for _ in range(20):
+        y = eqsat.softmax(y, axis=0)
+    large.output("y", y)
+    device = Device.of("c-cpu")
+    assert bound_of_ratio(small.build(), large.build(), device) < 0.5
+    assert bound_of_ratio(large.build(), small.build(), device) > 2.0
+
+
+def test_looking_for_regions_ends_and_the_report_says_so(monkeypatch):
+    monkeypatch.setattr(offering, "SECONDS", 0.0)
+    found = eqsat.optimize(columns(), **{**OPTIONS, "objective": {"launches": 1.0}})
+    assert found.comprehensions == {}
+    assert "regions as functions: the time limit of 0 s is over" in found.report.skipped
+
+
+@pytest.mark.parametrize("change", [{"device": "onnxruntime-cpu"}, {}], ids=["no such kernels", "no measurements"])
+def test_nothing_is_looked_for_where_no_region_may_be_offered(monkeypatch, change):
+    def look(*given):
+        raise AssertionError(given)
+
+    monkeypatch.setattr(offering, "region_matches", look)
+    eqsat.optimize(columns(), **{**OPTIONS, **change})
+
+
 def test_what_is_one_kernel_already_and_what_a_product_parts_is_no_region():
     g = eqsat.Graph("plain")
     x, w = g.input("x", (24, 18)), g.input("w", (18, 18))
@@ -141,7 +207,7 @@ import sys
 sys.path.insert(0, {folder!r})
 from test_c_regions import columns
 import eqsat
-found = eqsat.optimize(columns(), device="c-cpu", measure=False, strict=True, objective={{"time": 1.0}})
+found = eqsat.optimize(columns(), device="c-cpu", measure=False, strict=True, objective={{"launches": 1.0}})
 print(bool(found.report.found_again), *found.comprehensions)
 """
 
