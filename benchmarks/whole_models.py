@@ -2,7 +2,8 @@
 
 `python -m benchmarks.whole_models [MODEL …]` optimises each model for ONNX Runtime by estimates, makes it ready on each
 backend, in C by the forms of kernels that are measured to be fastest, and times all in one run, in another order each
-round. What is known of a model is kept as soon as it is, so that an interrupted run goes on where it was.
+round. With `--mixed` C is there twice: alone, and with the regions that ONNX Runtime is measured to compute faster.
+What is known of a model is kept as soon as it is, so that an interrupted run goes on where it was.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def timed(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str, l
     return times
 
 
-def measured(name: str, folder: Path | None, threads: int, seconds: float) -> dict[str, Any]:
+def measured(name: str, folder: Path | None, threads: int, seconds: float, mixed: bool = False) -> dict[str, Any]:
     """The figures of one model."""
     graph = optimised(name, folder)
     sizes = sizes_of(graph)
@@ -80,9 +81,15 @@ def measured(name: str, folder: Path | None, threads: int, seconds: float) -> di
     backends: dict[str, Any] = {}
     refused: dict[str, str] = {}
     begin = time.perf_counter()
-    backends["c"] = select("c").compile(graph, threads=threads)
+    backends["c"] = select("c").compile(graph, threads=threads, regions=())
     outputs = backends["c"].run(inputs)
     compiling = time.perf_counter() - begin
+    told: dict[str, Any] = {}
+    if mixed:
+        begin = time.perf_counter()
+        backends["mixed"] = select("c").compile(graph, threads=threads, tuned=True)
+        told["mixing seconds"] = round(time.perf_counter() - begin, 1)
+        told |= regions_of(backends["mixed"], inputs, outputs)
     for peer in PEERS:
         try:
             backends[peer] = select(peer).compile(graph, threads=threads)
@@ -110,7 +117,16 @@ def measured(name: str, folder: Path | None, threads: int, seconds: float) -> di
         "refused": refused,
         "tuning seconds": round(tuning, 1),
         "compiling seconds": round(compiling, 1),
+        **told,
     }
+
+
+def regions_of(program: Any, inputs: dict[str, Any], wanted: dict[str, Any]) -> dict[str, Any]:
+    """The operators in each region that ONNX Runtime computes, and the difference of outputs from those of C alone."""
+    made = program.run(inputs)
+    (machine,) = program.machines.values()
+    works = [launch.work for launch in machine.program.launches if launch.kind == "session"]
+    return {"regions": [len(work.graph.nodes) for work in works], "difference of mixed": difference(made, wanted)}
 
 
 def difference(made: dict[str, Any], wanted: dict[str, Any]) -> float:
@@ -128,8 +144,17 @@ def difference(made: dict[str, Any], wanted: dict[str, Any]) -> float:
 @click.option("--threads", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option("--seconds", default=6.0, show_default=True, help="Seconds for which a model is timed.")
 @click.option("--again", is_flag=True, help="Measure models anew whose figures are known.")
+@click.option("--mixed", is_flag=True, help="Time C with regions of ONNX Runtime too.")
 @click.option("-o", "--output", type=click.Path(path_type=Path), default=RESULT, help=f"[{RESULT.name}]")
-def main(models: tuple[str, ...], graphs: Path | None, threads: int, seconds: float, again: bool, output: Path) -> None:
+def main(
+    models: tuple[str, ...],
+    graphs: Path | None,
+    threads: int,
+    seconds: float,
+    again: bool,
+    mixed: bool,
+    output: Path,
+) -> None:
     """Prints and writes the times of models in C, on ONNX Runtime and on OpenVINO."""
     known = json.loads(output.read_text(encoding="utf-8"))["models"] if output.exists() else []
     records = {one["model"]: one for one in known}
@@ -137,16 +162,17 @@ def main(models: tuple[str, ...], graphs: Path | None, threads: int, seconds: fl
         if name in records and not again:
             continue
         try:
-            records[name] = measured(name, graphs, threads, seconds)
+            records[name] = measured(name, graphs, threads, seconds, mixed)
         except EqsatError as error:
             records[name] = {"model": name, "failed": error.what}
         output.write_text(json.dumps(summary(records, threads), indent=1) + "\n", encoding="utf-8")
         Console(stderr=True).print(f"{name}: {records[name].get('ratio', records[name].get('failed'))}")
-    shown = Table("model", "C", *PEERS, "C / ONNX Runtime", "calls")
+    contenders = ("c", "mixed", *PEERS)
+    shown = Table("model", "C", "with regions", *PEERS, "C / ONNX Runtime", "calls")
     for record in records.values():
         if "failed" not in record:
             times = [
-                f"{1e3 * record['seconds'][peer]:.3g}" if peer in record["seconds"] else "-" for peer in ("c", *PEERS)
+                f"{1e3 * record['seconds'][peer]:.3g}" if peer in record["seconds"] else "-" for peer in contenders
             ]
             shown.add_row(record["model"], *times, f"{record['ratio']:.2f}", str(record["calls"]))
     Console().print(shown)

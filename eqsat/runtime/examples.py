@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 import ml_dtypes
 import numpy as np
@@ -16,7 +16,6 @@ from eqsat.language.ops import OPS
 from eqsat.language.sizes.constraints import handed_on
 from eqsat.language.sizes.solve import sizing_of
 from eqsat.language.terms import Graph, TensorType, evaluate
-from eqsat.runtime.backend import Program
 from eqsat.system.deadline import current
 
 #: The objective over several sizes: the weighted sum of costs, or the largest share of the original's cost at one.
@@ -27,6 +26,13 @@ TRIES, SECONDS = 120, 5.0
 MOST_ELEMENTS = 2**24
 #: On how many draws of inputs a program is run, and finalists are compared: a difference may not show on one.
 DRAWS = 4
+
+
+class Runnable(Protocol):
+    """A program of any backend, on which inputs are tried; backends themselves draw inputs by this file."""
+
+    def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        """The outputs by name; BackendError for inputs that do not fit."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +102,7 @@ def _bounds(graph: Graph, sizes: Mapping[str, int]) -> dict[str, int]:
     return bounds
 
 
-def tried(program: Program, graph: Graph, point: SizePoint, seed: int = 0) -> SizePoint:
+def tried(program: Runnable, graph: Graph, point: SizePoint, seed: int = 0) -> SizePoint:
     """The point, or another near it, at which a program of the graph runs; BackendError where none does.
 
     Where only a run shows whether the model accepts an assignment, a bounded number of them is tried.
@@ -148,7 +154,7 @@ def _values(sizes: Mapping[str, int]) -> Iterable[int]:
     return dict.fromkeys((1, max(sizes.values(), default=1), 0))
 
 
-def _run(program: Program, graph: Graph, point: SizePoint, seed: int) -> SizePoint:
+def _run(program: Runnable, graph: Graph, point: SizePoint, seed: int) -> SizePoint:
     # One draw of integers says nothing of the next.
     for draw in range(DRAWS if _has_plain_integers(graph) else 1):
         program.run(point.inputs(graph, seed + draw))

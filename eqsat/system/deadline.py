@@ -158,6 +158,14 @@ class Deadline:
         """An end so many seconds earlier, for work that other work is to follow; where steps are counted, the same."""
         return self._until(self._end - (0.0 if self.counts_steps else seconds))
 
+    def unlimited(self) -> Deadline:
+        """No end but where a call is asked to end, for work that looks at its deadline in a block that is paused.
+
+        >>> with (call := Deadline(0.0)).paused(), call.unlimited():
+        ...     check()
+        """
+        return self._until(math.inf)
+
     def grace(self) -> Deadline:
         """A later end, for what ends a call that is over: by a tenth or half a second, whichever is more.
 

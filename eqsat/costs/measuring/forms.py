@@ -24,6 +24,9 @@ def bound_of_ratio(new: Graph, old: Graph, device: Device, threads: int = 1) -> 
 
     backend: Any = select(device.backend)
     inputs = example_inputs(old, {}, seed=0)
-    calls = {name: backend.compile(graph, threads=threads).bind(inputs) for name, graph in (("new", new), ("old", old))}
+    calls = {
+        name: backend.compile(graph, threads=threads, regions=()).bind(inputs)
+        for name, graph in (("new", new), ("old", old))
+    }
     timings = interleaved(calls, clock=clock_for(threads, device.backend), time_limit=_SECONDS)
     return timings.ratio_bound("new", "old")

@@ -187,7 +187,7 @@ def _bound(benchmark: Microbenchmark, device: Device, threads: int) -> _Bound:
 
     backend: Any = select(device.backend)
     # Kernels of our own are measured by the form that is fastest, which programs take as well.
-    options = {"tuned": True} if device.backend == "c" else {}
+    options = {"tuned": True, "regions": ()} if device.backend == "c" else {}
     run = backend.compile(benchmark.graph, threads=threads, **options).bind(benchmark.inputs)
     run()
     return _Bound(run, extra)

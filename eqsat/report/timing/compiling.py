@@ -81,10 +81,12 @@ class Compiling:
 def tuned_program(graph: Graph, threads: int | None) -> Program:
     """A graph as a library of C, by the forms of its kernels that are measured to be fastest.
 
-    Like calibration, measuring them is no part of a time limit: it is done once for a kernel.
+    Like calibration, measuring them is no part of a time limit: it is done once for a kernel, and for a program where
+    ONNX Runtime may compute parts of it. It has no end either, unless the call is asked to end.
     """
     backend: Any = select("c")
-    with current().paused():
+    call = current()
+    with call.paused(), call.unlimited():
         program: Program = backend.compile(graph, threads=threads, tuned=True)
     return program
 

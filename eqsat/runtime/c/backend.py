@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from eqsat.errors import BackendError
@@ -31,17 +31,30 @@ class CBackend:
             return f"{error.what}; {error.remedy}"
         return None
 
-    def compile(self, graph: Graph | Plan, *, threads: int | None = None, tuned: bool = False) -> CompiledProgram:
+    def compile(
+        self,
+        graph: Graph | Plan,
+        *,
+        threads: int | None = None,
+        tuned: bool = False,
+        regions: Sequence[tuple[int, int]] | None = None,
+    ) -> CompiledProgram:
         """The graph or plan made ready, at once where every dim is known.
 
         Kernels take the form and options that were measured to be fastest on this processor, and default ones where
         nothing was measured; a `tuned` program measures those first.
 
-        BackendError for graphs whose shapes depend on data, for opaque nodes, and where a kernel does not compile.
+        `regions` are windows of launches, each the index of its first one and that after its last, that a session of
+        ONNX Runtime computes instead, none where they are (). Where they are left out, they are those that were
+        measured to make this program the fastest, none where nothing was measured; a `tuned` program measures that too.
+
+        BackendError for graphs whose shapes depend on data, for opaque nodes, where a kernel does not compile, and for
+        regions that no session computes, or of a graph with named dims.
         """
-        from eqsat.runtime.c.program.lowering import c_program
+        from eqsat.runtime.c.mixing.choosing import with_regions
+        from eqsat.runtime.c.program.lowering import c_lowering
         from eqsat.runtime.c.program.machine import CMachine
-        from eqsat.runtime.c.program.tuning import fastest_choice, tune_program
+        from eqsat.runtime.c.program.tuning import ChosenKernels, tune_program
         from eqsat.runtime.cuda.backend import is_static
         from eqsat.runtime.programs.arena import arrange
         from eqsat.runtime.programs.compiled import CompiledProgram
@@ -50,10 +63,20 @@ class CBackend:
             check_threads(threads)
 
         def build(sizes: Mapping[str, int]) -> Machine:
-            program = c_program(graph, sizes)
+            lowering = c_lowering(graph, sizes)
+            program = lowering.program()
             if tuned:
                 tune_program(program, threads)
-            return CMachine(program, arrange(program), lambda kernel: fastest_choice(kernel, threads), threads)
+            choose = ChosenKernels(threads)
+            mixed = with_regions(
+                lowering, program, choose, threads, regions, is_static=is_static(compiled.graph), tuned=tuned
+            )
+            try:
+                return CMachine(mixed, arrange(mixed), choose, threads)
+            except BackendError:
+                if regions is not None or mixed is program:
+                    raise
+                return CMachine(program, arrange(program), choose, threads)  # ONNX Runtime refuses what it once took
 
         compiled = CompiledProgram(graph, build)
         if is_static(compiled.graph):

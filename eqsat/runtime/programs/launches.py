@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from eqsat.errors import BackendError
-from eqsat.language.terms.graph import Node
+from eqsat.language.terms.graph import Graph, Node
 from eqsat.language.terms.types import TensorType
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View
@@ -32,6 +32,16 @@ class Fallback:
     """An operator that has no kernel here: run by its reference."""
 
     node: Node
+
+
+@dataclass(frozen=True)
+class SessionRegion:
+    """A part of a graph that a session of ONNX Runtime computes.
+
+    The launch reads its inputs and writes its outputs, in their order.
+    """
+
+    graph: Graph
 
 
 class LibraryCall:
@@ -87,7 +97,7 @@ class Launch:
     For a generated kernel, `reads` and then `writes` are the views of its arguments, in their order.
     """
 
-    work: KernelWork | LibraryCall | Fallback
+    work: KernelWork | LibraryCall | Fallback | SessionRegion
     reads: tuple[View, ...]
     writes: tuple[View, ...]
     values: tuple[str, ...]
@@ -95,9 +105,11 @@ class Launch:
 
     @property
     def kind(self) -> str:
-        """The kind of its kernel: "generated", a call of a library's, or "fallback".
+        """The kind of its kernel: "generated", a call of a library's, "fallback" or "session".
 
         >>> Launch(Fallback(Node("topk", ("x",), ("y",))), (), (), ()).kind
         'fallback'
         """
+        if isinstance(self.work, SessionRegion):
+            return "session"
         return "generated" if hasattr(self.work, "arguments") else type(self.work).__name__.lower()

@@ -47,10 +47,18 @@ def lowered_program(given: Plan | Graph, sizes: Mapping[str, int], makers: Kerne
 
     BackendError for nodes that no program runs, and for invalid sizes.
     """
+    return lowering_of(given, sizes, makers).program()
+
+
+def lowering_of(given: Plan | Graph, sizes: Mapping[str, int], makers: KernelMakers) -> Lowering:
+    """The lowering of a plan, or of a graph, at sizes of its named dims; it knows where values lie once it is done.
+
+    BackendError for nodes that no program runs, and for invalid sizes.
+    """
     sizes = whole_sizes(sizes, (given.graph if isinstance(given, Plan) else given).name)
     plan = given if isinstance(given, Plan) else plain_plan(static_graph(given, sizes))
     plan = static_plan(explicit(plan), sizes)
-    return Lowering(grouped(plan, makers.ends), makers).program()
+    return Lowering(grouped(plan, makers.ends), makers)
 
 
 class Lowering(Emitter):

@@ -20,6 +20,7 @@ KINDS = {
     "convolution": "#e45756",
     "attention": "#72b7b2",
     "normalisation": "#b279a2",
+    "session": "#54a24b",
     "fallback": "#9d9d9d",
 }
 

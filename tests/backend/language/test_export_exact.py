@@ -389,3 +389,13 @@ def test_an_old_distribution_over_dims_that_may_both_be_0_stays_one_operator() -
     made = eqsat.optimize(source, measure=False).to_onnx()
     for size in (0, 1, 3):
         assert agree(source, made, x=np.arange(2 * size * size, dtype=np.float32).reshape(size, 1, size, 2))
+
+
+def test_attributes_of_no_elements_are_written() -> None:
+    g = eqsat.Graph("none")
+    g.output("y", eqsat.mvn(g.input("x", (2, 3)), axes=()))
+    made = to_model(g.build())
+    onnx.checker.check_model(made, full_check=True)
+    (axes,) = made.graph.node[0].attribute
+    assert (axes.name, axes.type, list(axes.ints)) == ("axes", onnx.AttributeProto.INTS, [])
+    assert load(made).nodes[0].attrs["axes"] == ()

@@ -48,7 +48,12 @@ class Model:
         operands = list(inputs)
         while operands and not operands[-1]:
             operands.pop()
-        self.nodes.append(helper.make_node(op_type, operands, list(outputs), name=self.label(label), **attrs))
+        full = {key: value for key, value in attrs.items() if not isinstance(value, tuple | list) or value}
+        made = helper.make_node(op_type, operands, list(outputs), name=self.label(label), **full)
+        for key in attrs.keys() - full.keys():  # of no elements onnx cannot tell the type
+            type = defs.get_schema(op_type, attrs.get("domain", "")).attributes[key].type.value
+            made.attribute.append(helper.make_attribute(key, (), attr_type=type))
+        self.nodes.append(made)
 
 
 class ExportTarget:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from eqsat.runtime.c.program.kernels import ChoiceMaker, CKernel, KernelChoice, PreparedOperand
 from eqsat.runtime.kernels.nests.printing.c_printer import FunctionText, translation_unit
 from eqsat.runtime.kernels.view import View
-from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.programs.launches import Fallback, Launch, SessionRegion
 from eqsat.runtime.programs.program import KernelProgram
 
 #: The numbers of the addresses of the workspace and of the arena; those of other buffers follow.
@@ -82,7 +82,7 @@ class _ProgramWriter:
             if isinstance(launch.work, CKernel):
                 self._launch(index, launch, launch.work)
             else:
-                assert isinstance(launch.work, Fallback)
+                assert isinstance(launch.work, Fallback | SessionRegion)
                 self._end_part()
                 self.parts.append(index)
         self._end_part()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -18,15 +19,19 @@ from eqsat.runtime.c.program.kernels import ChoiceMaker
 from eqsat.runtime.c.program.library import ProgramText, call_name, own_buffers, program_text
 from eqsat.runtime.c.toolchain import loop_threads
 from eqsat.runtime.kernels.view import View
+from eqsat.runtime.onnxruntime.bound import BoundSession
 from eqsat.runtime.programs.arena import Arrangement
 from eqsat.runtime.programs.arrays import aligned_parts, strided
 from eqsat.runtime.programs.fallback import run_fallback
-from eqsat.runtime.programs.launches import Fallback, Launch, kernel_failure
+from eqsat.runtime.programs.launches import Fallback, Launch, SessionRegion, kernel_failure
 from eqsat.runtime.programs.profile import Span, moved_bytes
 from eqsat.runtime.programs.program import KernelProgram
 
 #: Functions that are called once stay functions: what is compiled together takes longer, and runs no faster.
 _FLAGS = ("-fno-inline-functions-called-once",)
+
+#: A call of the library, or a launch that is none: an operator run by its reference, or a session.
+Step: TypeAlias = Entry | Launch | BoundSession
 
 
 class CMachine:
@@ -41,6 +46,7 @@ class CMachine:
         self, program: KernelProgram, arrangement: Arrangement, choose: ChoiceMaker, threads: int | None = None
     ) -> None:
         self.program = program
+        self._threads = threads
         self._blas_threads = 1 if loop_threads(threads) > 1 else threads
         self.library: ProgramText = program_text(program, arrangement.offsets, choose)
         names = list(own_buffers(program))
@@ -56,9 +62,12 @@ class CMachine:
         self._kept = [workspace, arena, *own.values(), *prepared]
         self._pointers = (ctypes.c_void_p * len(self._kept))(*(one.ctypes.data for one in self._kept))
         self._flags = (*_FLAGS, *(("-fopenmp",) if self.library.threads > 1 else ()))
-        self._steps = [
-            self._entry(part) if isinstance(part, str) else program.launches[part] for part in self.library.parts
-        ]
+        self._sessions = {
+            index: self.session_of(launch)
+            for index, launch in enumerate(program.launches)
+            if isinstance(launch.work, SessionRegion)
+        }
+        self._steps = [self._entry(part) if isinstance(part, str) else self._alone(part) for part in self.library.parts]
         if self.library.calls_blas:
             self._entry("set_blas")(blas_pointers())
         for name in self.library.preparations:
@@ -74,6 +83,11 @@ class CMachine:
     def calls(self) -> int:
         """The calls from Python that one run takes: one where every operator has a kernel."""
         return len(self._steps)
+
+    @property
+    def sessions(self) -> int:
+        """The sessions of ONNX Runtime that one run calls."""
+        return len(self._sessions)
 
     def array(self, view: View) -> Array:
         """The elements of a view."""
@@ -92,35 +106,58 @@ class CMachine:
         if not self.library.calls_blas:
             self._run()
             return
-        with blas_threads(self._blas_threads):
+        with self.blas_held():
             self._run()
 
     def launch_each(self) -> None:
         """Run all kernels by a call from Python for each of them, to see what one call for all is worth."""
-        with blas_threads(self._blas_threads):
-            for launch, call in self._calls:
-                self._run_alone(launch, call)
+        with self.blas_held():
+            for _, call in self._calls:
+                self._start(call)
 
-    def _run_alone(self, launch: Launch, call: Entry | None) -> None:
-        if call is None:
-            self._fall_back(launch)
-        else:
-            self._check(call(self._pointers))
+    def window(self, first: int, end: int) -> Callable[[], None]:
+        """A call that runs the launches from one index up to another, one by one, on what memory holds."""
+        calls = [call for _, call in self._calls[first:end]]
+
+        def run() -> None:
+            for call in calls:
+                self._start(call)
+
+        return run
+
+    def session_of(self, launch: Launch) -> BoundSession:
+        """The session of a launch of ONNX Runtime's, on the memory of this program."""
+        assert isinstance(launch.work, SessionRegion)
+        reads, writes = ([self.array(view) for view in views] for views in (launch.reads, launch.writes))
+        return BoundSession(launch.work.graph, reads, writes, self._threads)
+
+    def blas_held(self) -> AbstractContextManager[None]:
+        """A context in which BLAS takes the threads that it is to take in this program."""
+        return blas_threads(self._blas_threads)
 
     @cached_property
-    def _calls(self) -> list[tuple[Launch, Entry | None]]:
-        """Each launch, and the function that calls its kernel alone."""
+    def _calls(self) -> list[tuple[Launch, Step]]:
+        """Each launch, and the step that runs it alone."""
         return [
-            (launch, None if isinstance(launch.work, Fallback) else self._entry(call_name(index)))
+            (launch, self._entry(call_name(index)) if launch.kind == "generated" else self._alone(index))
             for index, launch in enumerate(self.program.launches)
         ]
 
+    def _alone(self, index: int) -> Launch | BoundSession:
+        """The step of a launch that has no kernel."""
+        return self._sessions.get(index, self.program.launches[index])
+
     def _run(self) -> None:
         for step in self._steps:
-            if isinstance(step, Launch):
-                self._fall_back(step)
-            else:
-                self._check(step(self._pointers))
+            self._start(step)
+
+    def _start(self, step: Step) -> None:
+        if isinstance(step, Launch):
+            self._fall_back(step)
+        elif isinstance(step, BoundSession):
+            step.run()
+        else:
+            self._check(step(self._pointers))
 
     def _check(self, failed: int) -> None:
         if failed:
@@ -140,14 +177,14 @@ class CMachine:
 
     def timed(self) -> list[Span]:
         """Run every launch by itself; return the seconds of each."""
-        with blas_threads(self._blas_threads):
+        with self.blas_held():
             return self._spans()
 
     def _spans(self) -> list[Span]:
         spans, first = [], time.perf_counter()
         for launch, call in self._calls:
             begin = time.perf_counter()
-            self._run_alone(launch, call)
+            self._start(call)
             end = time.perf_counter()
             moved = moved_bytes(launch)
             spans.append(Span(launch.label, launch.kind, begin - first, end - begin, moved, launch.values))
@@ -156,4 +193,5 @@ class CMachine:
     def close(self) -> None:
         """Give the memory back."""
         self._memory = {}
-        self._kept, self._steps = [], []
+        self._kept, self._steps, self._sessions = [], [], {}
+        self.__dict__.pop("_calls", None)

@@ -96,6 +96,20 @@ def fastest_choice(kernel: CKernel, threads: int | None = None) -> KernelChoice:
     return known_choice(kernel, threads) or default_choice(kernel, loop_threads(threads))
 
 
+class ChosenKernels:
+    """The choices that were measured to be fastest for a number of threads, each looked up once."""
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads = threads
+        self._known: dict[str, KernelChoice] = {}
+
+    def __call__(self, kernel: CKernel) -> KernelChoice:
+        """The choice for a kernel."""
+        if kernel.key not in self._known:
+            self._known[kernel.key] = fastest_choice(kernel, self._threads)
+        return self._known[kernel.key]
+
+
 def _choice(entry: TuningCandidate, kernel: CKernel) -> KernelChoice | None:
     values = dict(entry)
     form = values.pop(_FORM, "direct")
