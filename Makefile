@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Tests start Python some hundred times, which takes half as long where compiled modules are kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-frameworks test-cuda test-install test-torch browser lint benchmarks gpu docs notebooks clean
+.PHONY: demo test test-frameworks test-cuda test-install test-mkl test-torch browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
@@ -61,6 +61,16 @@ $(CUDA)/.ready: pyproject.toml constraints.txt
 	$(CUDA)/bin/python -m pip install --quiet -c constraints.txt -e '.[cuda13,testing]' pytest
 	@touch $@
 
+# Tests against oneMKL itself, whose products generated C calls, in an environment of their own (0.7 GB).
+MKL := .venv-mkl
+test-mkl: $(MKL)/.ready
+	$(MKL)/bin/python -m pytest -q tests/backend/runtime/c/test_c_mkl.py tests/backend/runtime/c/test_c_libraries.py
+
+$(MKL)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(MKL)
+	$(MKL)/bin/python -m pip install --quiet -c constraints.txt -e '.[mkl,testing]' pytest
+	@touch $@
+
 # A browser for the tests of pages: Debian's, where whoever runs this may install it.
 browser:
 	@command -v chromium >/dev/null \
@@ -90,7 +100,7 @@ gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu
 
 clean:
-	rm -rf $(VENV) $(TORCH) $(FRAMEWORKS) $(CUDA)
+	rm -rf $(VENV) $(TORCH) $(FRAMEWORKS) $(CUDA) $(MKL)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eqsat needs Python 3.11 or later; try make PYTHON=python3.12")'

@@ -15,6 +15,7 @@ EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
         "igraph": ("explore", "laying out graphs on pages"),
         "islpy": ("poly", "the judge of schedules"),
         "matplotlib": ("plot", "plots"),
+        "mkl": ("mkl", "products of matrices by oneMKL"),
         "pandas": ("explore", "tables"),
     }
 )

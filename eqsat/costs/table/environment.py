@@ -15,6 +15,7 @@ from typing import Any, Literal, TypeAlias
 from eqsat.costs.devices.device import DEVICES, Device, gpu_device
 from eqsat.costs.devices.fields import CUDA, MAKER
 from eqsat.errors import CostError
+from eqsat.runtime.c.blas import installed_libraries
 from eqsat.runtime.c.toolchain import compiler_version
 from eqsat.runtime.cuda.device.installation import probe
 
@@ -125,9 +126,9 @@ def cpu_model() -> str:
 
 @cache
 def _runtime(package: str) -> str:
-    """The version of what runs kernels: of a package, or of the compiler of those in C."""
+    """The version of what runs kernels: of a package, or of the compiler of those in C with the libraries they call."""
     if package == "c":
-        return f"c by {compiler_version()}"
+        return ", ".join([f"c by {compiler_version()}", *installed_libraries()])
     try:
         return f"{package} {metadata.version(package)}"
     except metadata.PackageNotFoundError:

@@ -170,8 +170,8 @@ def compiled(
             remedy="take threads=1, or set CC to gcc or clang with OpenMP",
         )
     entry = libraries().entry(text.complete, text.entry, flags)
-    if text.calls_blas:
-        libraries().entry(text.complete, "set_blas", flags)(blas_pointers())
+    for name in text.blas:
+        libraries().entry(text.complete, f"set_{name}", flags)(blas_pointers(name))
     arrays = libraries().entry(text.complete, text.array_entry, flags, len(text.arguments) + len(text.sizes) + 1)
     return CompiledFunction(function, inferred, given, text, entry, arrays)
 

@@ -17,6 +17,7 @@ from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Array
 from eqsat.language.terms.dims import Sym
+from eqsat.runtime.c.blas import blas_names, is_callable, measured_on
 from eqsat.runtime.c.kernel import CompiledFunction, ComprehensionKernel, compiled, computation_of
 from eqsat.runtime.c.toolchain import toolchain
 from eqsat.runtime.kernels.nests.extents import LONGEST
@@ -181,7 +182,7 @@ def key_of_kernel(function: TensorFunction, inferred: Inferred) -> KernelKey:
         for dims in (inferred.shapes[one.name] for one in function.scope.function.parameters)
     ]
     known = [str(inferred.known[name]) for name in function.needs]
-    return KernelKey(function.canonical, " ".join([*shapes, *known]), "c", toolchain().architecture)
+    return KernelKey(function.canonical, " ".join([*shapes, *known]), "c", measured_on())
 
 
 def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str], threads: int) -> OptionSpace:
@@ -201,7 +202,7 @@ def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str]
         "pack_near": (False, True),
         "fusion": ("max", "min", "preserve3") if shares else ("max",),
         "fused_rows": (4, 1, 2, 8, 16) if shares else (4,),
-        "library": (False, True),
+        "library": (False, *blas_names()),
         "threads": (1, threads) if threads > 1 and toolchain().has_threads else (1,),
     }
     return OptionSpace(options, _is_sensible)
@@ -219,9 +220,10 @@ def fastest_options(function: TensorFunction, inferred: Inferred) -> MappingOpti
     with KernelCache() as cache:
         known = cache.best(key_of_kernel(function, inferred))
     try:
-        return MappingOptions() if known is None else MappingOptions.of(dict(known))
+        options = MappingOptions() if known is None else MappingOptions.of(dict(known))
     except UsageError:  # options of another version
         return MappingOptions()
+    return options if is_callable(options.blas) else MappingOptions()
 
 
 def _seconds(one: CompiledFunction, tensors: Mapping[str, Array]) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.runtime.c.program.kernels import ChoiceMaker, CKernel, KernelChoice, PreparedOperand
+from eqsat.runtime.kernels.nests.options import Blas
 from eqsat.runtime.kernels.nests.printing.c_printer import FunctionText, translation_unit
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.launches import Fallback, Launch, SessionRegion
@@ -21,7 +22,7 @@ class ProgramText:
 
     A part is the name of a function that takes the addresses of all memory, or the index of a launch that has no
     kernel. `prepared` are the bytes of operands that `preparations` make once, each with an address of its own behind
-    those of buffers.
+    those of buffers. `blas` are the libraries whose products are called.
     """
 
     text: str
@@ -30,7 +31,7 @@ class ProgramText:
     prepared: tuple[int, ...]
     preparations: tuple[str, ...]
     choices: Mapping[str, KernelChoice]
-    calls_blas: bool
+    blas: frozenset[Blas]
 
     @property
     def threads(self) -> int:
@@ -94,7 +95,7 @@ class _ProgramWriter:
             tuple(self.prepared),
             tuple(self.preparations),
             self.choices,
-            any(one.calls_blas for one in functions),
+            frozenset(library for one in functions for library in one.blas),
         )
 
     def _launch(self, index: int, launch: Launch, kernel: CKernel) -> None:

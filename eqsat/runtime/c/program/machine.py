@@ -68,8 +68,8 @@ class CMachine:
             if isinstance(launch.work, SessionRegion)
         }
         self._steps = [self._entry(part) if isinstance(part, str) else self._alone(part) for part in self.library.parts]
-        if self.library.calls_blas:
-            self._entry("set_blas")(blas_pointers())
+        for called in self.library.blas:
+            self._entry(f"set_{called}")(blas_pointers(called))
         for name in self.library.preparations:
             self._check(self._entry(name)(self._pointers))
         self.inputs: Mapping[str, Array] = {name: self.array(view) for name, view in program.inputs.items()}
@@ -103,7 +103,7 @@ class CMachine:
 
     def launch(self) -> None:
         """Run all kernels; BackendError where one fails, for no one can say what it made."""
-        if not self.library.calls_blas:
+        if not self.library.blas:
             self._run()
             return
         with self.blas_held():

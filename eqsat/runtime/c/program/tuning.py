@@ -16,10 +16,11 @@ import numpy as np
 
 from eqsat.errors import BackendError, UsageError
 from eqsat.language.terms import Array
+from eqsat.runtime.c.blas import blas_names, is_callable, measured_on
 from eqsat.runtime.c.program.kernels import CKernel, KernelChoice, default_choice
 from eqsat.runtime.c.program.machine import CMachine
 from eqsat.runtime.c.program.tiles import tiles
-from eqsat.runtime.c.toolchain import loop_threads, toolchain
+from eqsat.runtime.c.toolchain import loop_threads
 from eqsat.runtime.kernels.nests.groups.lowering import PANELS
 from eqsat.runtime.kernels.nests.groups.statements import Form
 from eqsat.runtime.kernels.nests.options import MappingOptions
@@ -58,7 +59,8 @@ def _forms_and_options(kernel: CKernel) -> list[KernelChoice]:
     found = [default_choice(kernel)]
     first = kernel.forms["direct"].computation
     if any(one.reduction == "+" and one.value.template == "({0} * {1})" for one in first.statements):
-        found += [KernelChoice(form, MappingOptions(library=True)) for form in kernel.forms if form not in PANELS]
+        called = [form for form in kernel.forms if form not in PANELS]
+        found += [KernelChoice(form, MappingOptions(library=name)) for name in blas_names() for form in called]
         for form in kernel.forms:
             is_rare = form == "winograd" or (form == "direct" and len(kernel.forms) > 1)
             found += [KernelChoice(form, options) for options in tiles(form, _FEW_TILES if is_rare else None)]
@@ -79,9 +81,9 @@ def _forms_and_options(kernel: CKernel) -> list[KernelChoice]:
 
 
 def key_of(kernel: CKernel, threads: int | None) -> KernelKey:
-    """The key under which the choice of a kernel is kept: its computation, the threads, and this processor."""
+    """The key under which the choice of a kernel is kept: its computation, threads, processor and libraries."""
     shared = f"{kernel.label}; threads {threads or 'any'}"
-    return KernelKey(kernel.key, shared, _TARGET, toolchain().architecture)
+    return KernelKey(kernel.key, shared, _TARGET, measured_on())
 
 
 def known_choice(kernel: CKernel, threads: int | None = None) -> KernelChoice | None:
@@ -116,9 +118,10 @@ def _choice(entry: TuningCandidate, kernel: CKernel) -> KernelChoice | None:
     if form not in get_args(Form) or form not in kernel.forms:
         return None
     try:
-        return KernelChoice(cast(Form, form), MappingOptions.of(values))
+        options = MappingOptions.of(values)
     except UsageError:  # options of another version
         return None
+    return KernelChoice(cast(Form, form), options) if is_callable(options.blas) else None
 
 
 def tune_program(program: KernelProgram, threads: int | None = None) -> int:

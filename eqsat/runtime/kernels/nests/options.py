@@ -9,6 +9,8 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 from eqsat.errors import UsageError, nearest
 
 Fusion = Literal["min", "max", "preserve3"]
+#: Libraries with BLAS: the one that SciPy exports, and oneMKL.
+Blas = Literal["scipy", "mkl"]
 #: The most copies of a statement that unrolling makes.
 MOST_UNROLLED = 4096
 #: The most threads that share a loop.
@@ -28,8 +30,8 @@ class MappingOptions:
     is not 0. `fusion` says which statements share loops: none with "min", all that may with "max", and with
     "preserve3" those that keep three parallel indices, or all that they have; groups that share rows take
     `fused_rows` at a time. With `clusters`, of the names of targets, statements share loops with those of their cluster
-    alone. `library` leaves products of matrices to BLAS. `threads` share the outermost loop.
-    UsageError for values that mean nothing.
+    alone. `library` leaves products of matrices to a library with BLAS, "scipy" or "mkl"; True
+    means SciPy's. `threads` share the outermost loop. UsageError for values that mean nothing.
     """
 
     rows: int = 6
@@ -44,7 +46,7 @@ class MappingOptions:
     fusion: Fusion = "max"
     fused_rows: int = 4
     clusters: tuple[tuple[str, ...], ...] = ()
-    library: bool = False
+    library: bool | Blas = False
     threads: int = 1
     is_naive: bool = False
 
@@ -59,6 +61,11 @@ class MappingOptions:
         object.__setattr__(self, "clusters", _clusters(self.clusters))
         if self.vector_bytes not in (16, 32, 64):
             raise UsageError(f"vector_bytes = {self.vector_bytes}", where="mapping options", expected="16, 32 or 64")
+        if self.library is True:
+            object.__setattr__(self, "library", "scipy")
+        elif self.library is not False and self.library not in get_args(Blas):
+            known = ", ".join(["True", "False", *get_args(Blas)])
+            raise UsageError(f"library = {self.library!r}", where="mapping options", expected=known)
         if self.fusion not in get_args(Fusion):
             raise UsageError(f"fusion = {self.fusion!r}", where="mapping options", expected=", ".join(get_args(Fusion)))
         if self.rows * self.vectors * self.unroll > MOST_UNROLLED:
@@ -67,6 +74,11 @@ class MappingOptions:
                 where="mapping options",
                 expected=f"at most {MOST_UNROLLED} copies of a statement",
             )
+
+    @property
+    def blas(self) -> Blas | None:
+        """The library that products of matrices are left to, if any."""
+        return None if isinstance(self.library, bool) else self.library
 
     @classmethod
     def naive(cls) -> MappingOptions:

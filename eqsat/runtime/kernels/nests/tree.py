@@ -9,6 +9,7 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
 from eqsat.runtime.kernels.nests.computation import ElementRead, Environment, KernelBuffer
 from eqsat.runtime.kernels.nests.extents import Extent
+from eqsat.runtime.kernels.nests.options import Blas
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Gemm:
     is_updated: bool
     environment: Environment = field(default_factory=dict)
     threads: int = 1
+    library: Blas = "scipy"
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,7 @@ class Gemv:
     is_updated: bool
     environment: Environment = field(default_factory=dict)
     threads: int = 1
+    library: Blas = "scipy"
 
 
 @dataclass(frozen=True)

@@ -314,7 +314,13 @@ def test_every_option_changes_the_text_and_no_result() -> None:
 
 def test_options_go_to_json_and_back() -> None:
     clustered = {"clusters": [["most", "e"], ["total"]]}
-    for given in ({}, {"rows": 6, "fusion": "min"}, {"is_naive": True, "vector_bytes": 64}, clustered):
+    for given in (
+        {},
+        {"rows": 6, "fusion": "min"},
+        {"is_naive": True, "vector_bytes": 64},
+        {"library": "mkl"},
+        clustered,
+    ):
         options = MappingOptions.of(given)
         assert MappingOptions.of(json.loads(json.dumps(options.to_dict()))) == options
 
@@ -327,6 +333,8 @@ REFUSED = {
     "more threads than there are": ({"threads": 2**31}, "expected at most 4096 threads"),
     "a name for a cluster": ({"clusters": ["C"]}, "clusters = ['C']"),
     "a name in two clusters": ({"clusters": [["C"], ["C"]]}, "expected lists of the names of targets, each in one"),
+    "a library that is unknown": ({"library": "onednn"}, "library = 'onednn' expected True, False, scipy, mkl"),
+    "a number for a library": ({"library": 1}, "library = 1 expected True, False, scipy, mkl"),
     "vectors of no processor": ({"vector_bytes": 24}, "vector_bytes = 24 expected 16, 32 or 64"),
     "another strategy": ({"fusion": "most"}, "fusion = 'most' expected min, max, preserve3"),
     "too much unrolled": ({"rows": 64, "vectors": 8, "unroll": 16}, f"expected at most {MOST_UNROLLED} copies"),

@@ -15,6 +15,7 @@ from eqsat.runtime.kernels.expressions.expression import STORED, Expr
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelBuffer, substituted
 from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, largest, number_or_sum, product_at, sum_of
+from eqsat.runtime.kernels.nests.options import Blas
 from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
@@ -38,8 +39,8 @@ class FunctionText:
     """A function of C: the types of vectors that it takes, its text, its name, and the bytes of its workspace.
 
     It takes a pointer to each operand, then to each result, then an int for each of its sizes, then the workspace, and
-    returns 0, or 1 where a subscript passed its bounds or an integer was divided by 0. `free` are the temporaries whose
-    bytes in the workspace, behind those that are always there, depend on sizes.
+    returns 0, or 1 where a subscript passed its bounds or an integer was divided by 0. `blas` are the libraries that it
+    calls. `free` are the temporaries whose bytes in the workspace, behind those that are always there, depend on sizes.
     """
 
     vectors: tuple[str, ...]
@@ -47,7 +48,7 @@ class FunctionText:
     name: str
     arguments: tuple[str, ...]
     workspace: int
-    calls_blas: bool = False
+    blas: frozenset[Blas] = frozenset()
     sizes: tuple[str, ...] = ()
     free: tuple[KernelBuffer, ...] = ()
 
@@ -85,7 +86,8 @@ def _shipped(name: str) -> str:
 
 def translation_unit(functions: Sequence[FunctionText], calls: str = "") -> str:
     """The text of a library of functions of different names: each with its entry, or with the `calls` of all."""
-    blas = [_shipped("blas.h")] if any(one.calls_blas for one in functions) else []
+    called = sorted({library for one in functions for library in one.blas})
+    blas = [_shipped("blas.h"), *(f"BLAS({library})" for library in called)] if called else []
     texts = [_shipped("prelude.h"), *blas, *dict.fromkeys(text for one in functions for text in one.vectors)]
     if calls:
         return "\n".join([*texts, *(one.code for one in functions), calls])
@@ -112,7 +114,7 @@ class _CPrinter(NodePrinter):
         super().__init__(computation, GnuC())
         self.threads = threads
         self._vectors: set[tuple[DType, int]] = set()
-        self._blas: set[str] = set()
+        self._blas: set[Blas] = set()
         self._shared = 0
 
     def function(self, nodes: Sequence[Node]) -> FunctionText:
@@ -131,8 +133,8 @@ class _CPrinter(NodePrinter):
         code = "\n".join([head, *self.lines.text, "}", ""])
         vectors = tuple(definitions(dtype, lanes) for dtype, lanes in sorted(self._vectors, key=str))
         arguments = (*computation.operands, *computation.results)
-        uses_blas, sizes = bool(self._blas), computation.sizes
-        return FunctionText(vectors, code, computation.name, arguments, workspace, uses_blas, sizes, free)
+        blas, sizes = frozenset(self._blas), computation.sizes
+        return FunctionText(vectors, code, computation.name, arguments, workspace, blas, sizes, free)
 
     def _temporaries(self) -> tuple[int, tuple[KernelBuffer, ...]]:
         """Define the temporaries: the bytes of those that are always there, and those whose bytes depend on sizes."""
@@ -232,7 +234,7 @@ class _CPrinter(NodePrinter):
             sizes = f"{self.extent(columns)}, {count}" if by_rows else f"{count}, {self.extent(rows)}"
             flags = ", ".join('"T"' if one else '"N"' for one in reversed(node.transposed))
             matrices = f"{second}, {b}, {first}, {a}, {int(node.is_updated)}, {target}, {c}"
-            self.lines.add(f"multiply_{self._letter(node)}({flags}, {sizes}, {self.extent(summed)}, {matrices});")
+            self.lines.add(f"multiply_{self._type_of(node)}({flags}, {sizes}, {self.extent(summed)}, {matrices});")
         self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     def _gemv(self, node: Gemv) -> None:
@@ -246,7 +248,7 @@ class _CPrinter(NodePrinter):
             length = self.extent(summed)
             sizes = f'"N", {count}, {length}' if node.is_transposed else f'"T", {length}, {count}'
             rest = f"{vector}, {steps[1]}, {int(node.is_updated)}, {target}, {steps[2]}"
-            self.lines.add(f"multiply_vector_{self._letter(node)}({sizes}, {matrix}, {steps[0]}, {rest});")
+            self.lines.add(f"multiply_vector_{self._type_of(node)}({sizes}, {matrix}, {steps[0]}, {rest});")
         self.lines.forget(self.memory.texts[node.matrices[2].buffer])
 
     @contextmanager
@@ -275,11 +277,11 @@ class _CPrinter(NodePrinter):
             for text, step in zip(texts, steps, strict=True)
         ]
 
-    def _letter(self, node: Gemm | Gemv) -> str:
-        """The letter by which BLAS names the type of elements."""
+    def _type_of(self, node: Gemm | Gemv) -> str:
+        """The library that is called, and the letter by which BLAS names the type of elements."""
+        self._blas.add(node.library)
         letter = "s" if node.matrices[2].dtype is DType.FLOAT32 else "d"
-        self._blas.add(letter)
-        return letter
+        return f"{node.library}_{letter}"
 
     def _fold(self, node: LaneFold) -> None:
         self.scalars.environment = node.environment

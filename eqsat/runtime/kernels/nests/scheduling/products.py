@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement, LoopAxis
 from eqsat.runtime.kernels.nests.extents import is_several
+from eqsat.runtime.kernels.nests.options import Blas
 from eqsat.runtime.kernels.nests.scheduling.strides import depends, stride
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
 from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, Loop, Node
 
 
-def product(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> list[Node] | None:
-    """The calls of BLAS for a statement, in loops over the indices that all its tensors have; None for no product.
+def product(
+    statement: KernelStatement, buffers: Mapping[str, KernelBuffer], library: Blas = "scipy"
+) -> list[Node] | None:
+    """The calls of a library for a statement, in loops over the indices that all its tensors have; None for no product.
 
     One index has to be of the first operand and the target, one of the second and the target, and one is summed over;
     where one of the first two has one value, it is a product with a vector.
@@ -45,7 +49,7 @@ def product(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]) -> 
         made = _vector_call(first, second, target, rows[0], summed[0], statement, buffers)
     else:
         made = _vector_call(second, first, target, columns[0], summed[0], statement, buffers)
-    return None if made is None else _looped(made, shared)
+    return None if made is None else _looped(replace(made, library=library), shared)
 
 
 def _is_matrix(read: ElementRead, dtype: DType, names: set[str], buffers: Mapping[str, KernelBuffer]) -> bool:

@@ -94,8 +94,8 @@ def _chain(
     chain: StatementChain, computation: Computation, options: MappingOptions, box: Box
 ) -> tuple[list[Node], list[Node]]:
     """The loops of a chain, and the copies that are made before the loops around it."""
-    if options.library and not box:
-        calls = product(chain.first, computation.buffers)
+    if options.blas is not None and not box:
+        calls = product(chain.first, computation.buffers, options.blas)
         if calls is not None:
             rest = StatementChain(chain.following[0], chain.following[1:], chain.stored) if chain.following else None
             made, before = ([], []) if rest is None else _chain(rest, computation, options, box)
