@@ -46,6 +46,8 @@ from eqsat.runtime.kernels.writer import bare
 
 #: Makes an element of a value whose operator a template computes itself.
 Producer = Callable[[Coords], Expr]
+#: The variable that numbers the elements a thread makes side by side.
+LANE = "k"
 #: The most threads a block has, unless a template says otherwise.
 THREADS = 256
 
@@ -139,7 +141,7 @@ class KernelBody(Statements):
     @contextmanager
     def side_by_side(self, width: int) -> Iterator[None]:
         """A loop over k, for that many elements: operands in which they follow each other are read in one access."""
-        with self.writer.loop(f"for (int k = 0; k < {width}; ++k)", "k", unroll=True):
+        with self.writer.loop(f"for (int {LANE} = 0; {LANE} < {width}; ++{LANE})", LANE, unroll=True):
             self._pack_loop = self.writer.depth, width
             yield
             self._pack_loop = None
@@ -154,18 +156,18 @@ class KernelBody(Statements):
         width, view = self._pack_loop[1], self.group.operands[name]
         if width == 1 or not fits(view, place, width):
             return None
-        first, condition = self.writer.index(place.without("k")), " && ".join(self.conditions)
+        first, condition = self.writer.index(place.without(LANE)), " && ".join(self.conditions)
         if not self.writer.is_constant(f"{first} {condition}"):
             return None
         pointer, type = self.pointer(name), f"Pack<{STORED[view.dtype]}, {width}>"
         text = f"load<{width}>({pointer} + {first})"
         if condition:
             text = f"{condition} ? {text} : {type}{{}}"
-        return self.writer.define(type, f"{pointer}_pack", text, safe=True) + ".at[k]"
+        return self.writer.define(type, f"{pointer}_pack", text, safe=True) + f".at[{LANE}]"
 
-    def hold(self, access: Access, text: str) -> None:
+    def hold(self, operand: str, coords: Coords, text: str) -> None:
         """Define the text of C for an element of an operand as it lies in memory, until the block ends."""
-        self.writer.remember(("held", access.value, access.coords), text)
+        self.writer.remember(("held", operand, coords), text)
 
     def read(self, name: str, text: str) -> Expr:
         """The value of an operand that C reads as `text`, in the type that it is computed in."""
@@ -276,9 +278,9 @@ _SHORT = {"float": "f32", "double": "f64"}
 
 
 def fits(view: View, place: AffineIndex, width: int) -> bool:
-    """Return whether `width` elements, numbered by k, follow each other from an aligned address."""
-    size, rest = width * view.dtype.itemsize, place.without("k")
-    if place.coefficient("k") != 1 or rest.reads("k") or size > WIDEST_ACCESS or view.alignment % size:
+    """Return whether `width` elements, numbered by LANE, follow each other from an aligned address."""
+    size, rest = width * view.dtype.itemsize, place.without(LANE)
+    if place.coefficient(LANE) != 1 or rest.reads(LANE) or size > WIDEST_ACCESS or view.alignment % size:
         return False
     return math.gcd(rest.constant, *(c for _, c in rest.terms)) % width == 0
 

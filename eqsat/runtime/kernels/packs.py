@@ -74,7 +74,7 @@ class PackedBody(KernelBody):
         places = [self.writer.index(place + part) for part in range(0, width, chunk)]
         loads = ", ".join(f"load<{chunk}>({pointer} + {at})" for at in places)
         self.writer.line(f"const Pack<{c_type}, {chunk}> {name}[] = {{{loads}}};")
-        self.hold(access, _element(name, chunk, width))
+        self.hold(access.value, access.coords, _element(name, chunk, width))
 
     @contextmanager
     def stored_packs(self, stores: Sequence[tuple[str, AffineIndex]], width: int) -> Iterator[None]:

@@ -117,6 +117,21 @@ class Coordinate(Expr):
         return Coordinate(dtype, "", (), None, 0, index)
 
 
+@dataclass(frozen=True, eq=False, slots=True)
+class GroupElement(Expr):
+    """An element of a value of a group, however that is made: from the group's operands, where its text is printed."""
+
+    name: str = ""
+    coords: tuple[AffineIndex, ...] = ()
+
+    __hash__ = object.__hash__
+
+    @staticmethod
+    def of(name: str, dtype: DType, coords: Sequence[AffineIndex]) -> GroupElement:
+        """An element at coordinates, in the type that it is computed in."""
+        return GroupElement(dtype, "", (), None, 0, name, tuple(coords))
+
+
 @dataclass(frozen=True)
 class LoopAxis:
     """An index of a statement, from 0 to below its extent; `is_reduced` ones are not of the target."""

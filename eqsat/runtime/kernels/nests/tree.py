@@ -128,10 +128,33 @@ class Named:
 
 @dataclass(frozen=True)
 class Guard:
-    """A body for threads of a GPU whose sums of indices are all below their bounds; no barrier is inside."""
+    """A body for threads of a GPU whose sums of indices are all below their bounds; no barrier is inside.
+
+    The sums in `least` are no less than theirs.
+    """
 
     below: tuple[tuple[AffineIndex, int], ...]
     body: tuple[Node, ...]
+    least: tuple[tuple[AffineIndex, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class ThreadLoop:
+    """A body, written out, for the values of a variable that a thread of a GPU takes: from its first on, in steps."""
+
+    variable: str
+    first: AffineIndex
+    limit: int
+    step: int
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
+class Promoted:
+    """An element that is read from its copy, in the rest of the block."""
+
+    element: ElementRead
+    copy: ElementRead
 
 
 @dataclass(frozen=True)
@@ -148,15 +171,19 @@ class BlockFold:
     threads: int
 
 
-Node: TypeAlias = (
-    "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | Named | Guard | Barrier | BlockFold"
-)
+#: Nodes of kernels of a GPU alone.
+GpuNode: TypeAlias = "Named | Guard | ThreadLoop | Promoted | Barrier | BlockFold"
+Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode"
 
 
 @dataclass(frozen=True)
 class GpuKernel:
-    """The tree of one kernel, the number of its blocks, and the columns and rows of threads in each."""
+    """The tree of one kernel, the number of its blocks, and the columns and rows of threads in each.
+
+    Its `purpose` is said at the beginning of its text.
+    """
 
     body: tuple[Node, ...]
     blocks: int = 1
     threads: tuple[int, int] = (1, 1)
+    purpose: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates import contraction, pointwise, reduction, rows, selection, window
+from eqsat.runtime.kernels.templates import contraction, elements, reduction, rows, selection, window
 from eqsat.runtime.kernels.templates.contraction import SUMS
 from eqsat.runtime.kernels.templates.reduction import REDUCTIONS
 from eqsat.runtime.kernels.templates.rows import ROW_OPERATORS
@@ -17,7 +17,7 @@ from eqsat.runtime.kernels.templates.window import WINDOWS
 Template = Callable[[Group], "KernelSource | None"]
 
 #: By operator, the template that knows it. Operators element by element and those that copy elements need none of
-#: these: any template computes them where their elements are read or made, and `pointwise` where there is no other.
+#: these: any template computes them where their elements are read or made, and `elements` where there is no other.
 TEMPLATES: Mapping[str, Template] = {
     **dict.fromkeys(SUMS, contraction.generate),
     **dict.fromkeys(REDUCTIONS, reduction.generate),
@@ -30,7 +30,7 @@ TEMPLATES: Mapping[str, Template] = {
 def generate(group: Group) -> KernelSource | None:
     """The kernel of a group; None where there is none for all of its operators together."""
     cores = [node.op for node in group.nodes if node.op in TEMPLATES]
-    template = TEMPLATES[cores[0]] if cores else pointwise.generate
+    template = TEMPLATES[cores[0]] if cores else elements.generate
     try:
         return template(group)
     except UnsupportedError:

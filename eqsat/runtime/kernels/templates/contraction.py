@@ -16,9 +16,10 @@ from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError,
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
+from eqsat.runtime.kernels.nests.gpu_groups.results import results_kernel
+from eqsat.runtime.kernels.nests.printing.group_printer import group_kernel
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.factoring import conv_places, einsum_sizes, einsum_terms, finished
-from eqsat.runtime.kernels.templates.pointwise import launched
 from eqsat.runtime.kernels.templates.tiling import generate_tiled
 from eqsat.runtime.kernels.writer import bare
 
@@ -41,7 +42,7 @@ def generate(group: Group) -> KernelSource | None:
         return tiled
     body = KernelBody(group)
     body.produce(node.outputs[0], lambda coords: finished(body, node, SUMS[node.op](body, node, coords), coords))
-    return launched(body)
+    return group_kernel(body, results_kernel(group))
 
 
 def _total(

@@ -13,9 +13,9 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.nests.gpu_groups.results import shared_out, walked
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, generated, varying
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.pointwise import shared_out, walked
 from eqsat.runtime.kernels.templates.reduction import identity, reduced
 from eqsat.runtime.kernels.templates.team import checked
 from eqsat.runtime.kernels.view import WIDEST_ACCESS

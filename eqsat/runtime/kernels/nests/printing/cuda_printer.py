@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.resources import files
 
@@ -11,6 +12,7 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import STORED
 from eqsat.runtime.kernels.nests.computation import Computation, reads
 from eqsat.runtime.kernels.nests.extents import largest
+from eqsat.runtime.kernels.nests.printing.cuda_nodes import MappingPrinter
 from eqsat.runtime.kernels.nests.printing.dialects import CudaCpp
 from eqsat.runtime.kernels.nests.printing.nodes import NodePrinter
 from eqsat.runtime.kernels.nests.tree import Assign, Barrier, BlockFold, GpuKernel, Guard, Local, Loop, Named, Node
@@ -47,7 +49,7 @@ def buffers_of(computation: Computation, kernel: GpuKernel) -> tuple[tuple[str, 
     return alone, tuple(name for name in computation.buffers if name in written)
 
 
-class _CudaPrinter(NodePrinter):
+class _CudaPrinter(NodePrinter, MappingPrinter):
     def __init__(self, computation: Computation) -> None:
         super().__init__(computation, CudaCpp())
         self._shared: list[str] = []
@@ -81,12 +83,10 @@ class _CudaPrinter(NodePrinter):
     def node(self, node: Node) -> None:
         """Write a statement."""
         match node:
-            case Named():
-                self.lines.add(f"const int {node.variable} = {self._index(node.value)};")
-            case Guard():
-                self._guard(node)
+            case Named() | Guard():
+                self.mapped(node)
             case Barrier():
-                self.lines.add("__syncthreads();")
+                self.mapped(node)
                 for name in self._shared:
                     self.lines.forget(name)
             case BlockFold():
@@ -105,27 +105,26 @@ class _CudaPrinter(NodePrinter):
         if node.unroll > 1:
             self.lines.add(f"#pragma unroll {min(node.unroll, largest(node.extent))}")
 
-    def _sum(self, index: AffineIndex) -> AffineIndex:
+    def line(self, text: str) -> None:
+        """Write a line."""
+        self.lines.add(text)
+
+    def block(self, head: str) -> AbstractContextManager[None]:
+        """Lines in braces after a head."""
+        return self.lines.block(head)
+
+    def constant(self, type: str, name: str, text: str) -> None:
+        """Define a constant under a name that a tree gives."""
+        self.lines.add(f"const {type} {name} = {bare(text)};")
+
+    def sum_of(self, index: AffineIndex) -> AffineIndex:
         """A sum of variables of the kernel, without indices of statements."""
         self.scalars.environment = {}
         return self.scalars.index(index)
 
-    def _index(self, index: AffineIndex) -> str:
-        return bare(self.scalars.index_text(self._sum(index)))
-
-    def _guard(self, node: Guard) -> None:
-        """Write a condition, of which parts that always hold are left out."""
-        conditions = []
-        for index, bound in node.below:
-            made = self._sum(index)
-            if made.high >= bound:
-                made, bound = made.compared(bound) if made.low >= 0 else (made, bound)
-                conditions.append(f"{self.scalars.index_text(made)} < {bound}")
-        if not conditions:
-            self.nodes(node.body)
-            return
-        with self.lines.block(f"if ({' && '.join(conditions)})"):
-            self.nodes(node.body)
+    def sum_text(self, index: AffineIndex) -> str:
+        """A sum of variables of the kernel as text."""
+        return self.scalars.index_text(index)
 
 
 def _assignments(nodes: Sequence[Node]) -> Iterator[Assign]:

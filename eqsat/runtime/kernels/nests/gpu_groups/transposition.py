@@ -1,16 +1,17 @@
-"""Kernels in which an operand is read along one axis and the result written along another: through shared memory."""
+"""Schedules of a group in which an operand is read along one axis and the result written along another."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from eqsat.runtime.kernels.body import Access, KernelBody, entry_name
+from eqsat.runtime.kernels.body import Access, KernelBody
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, offset, unflattened
-from eqsat.runtime.kernels.expressions.expression import STORED
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer
+from eqsat.runtime.kernels.nests.gpu_groups.results import THREAD, THREAD_ROW, block_of, made
+from eqsat.runtime.kernels.nests.tree import Assign, Barrier, GpuKernel, Guard, Local, Named, Node, Promoted, ThreadLoop
 
 #: Rows and columns of a tile, and the rows of a block's threads.
 TILE = 32
@@ -18,6 +19,7 @@ ROWS = 8
 #: Fewer elements than these on an axis leave most of a tile empty.
 LEAST_SIZE = 8
 LEAST_COUNT = 2048
+_PURPOSE = f"Tiles of {TILE} × {TILE}: read along one axis, written along another."
 
 
 @dataclass(frozen=True)
@@ -35,14 +37,14 @@ class _MergedAxes:
     tiled: tuple[Access, ...]
 
 
-def generate_transposition(group: Group) -> KernelSource | None:
+def transposing_kernel(group: Group) -> GpuKernel | None:
     """The kernel of a group of results of one shape; None where none of its large operands lies across the result."""
     names = list(group.results)
-    shape = group.results[names[0]].shape
-    if math.prod(shape) < LEAST_COUNT:
+    shapes = {view.shape for view in group.results.values()}
+    if len(shapes) != 1 or math.prod(shape := shapes.pop()) < LEAST_COUNT:
         return None
     walk = _walk(group, names, shape)
-    return None if walk is None else _Tiles(group, names, shape, walk).source()
+    return None if walk is None else _Tiles(group, shape, walk).kernel()
 
 
 def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _MergedAxes | None:
@@ -86,56 +88,60 @@ def _merged(shape: Sequence[int], places: Sequence[AffineIndex]) -> tuple[tuple[
 
 
 class _Tiles:
-    """The kernel of one walk: a block copies a tile of every such operand, waits, and makes the tile's results."""
+    """The kernel of one walk: a block copies a tile of every such operand, waits, and makes the tile's results.
 
-    def __init__(self, group: Group, names: Sequence[str], shape: Sequence[int], walk: _MergedAxes) -> None:
-        self.group, self.names, self.shape, self.walk = group, names, shape, walk
-        self.body = KernelBody(group)
+    p and q are coordinates along the operands and the results.
+    """
+
+    def __init__(self, group: Group, shape: Sequence[int], walk: _MergedAxes) -> None:
+        self.group, self.shape, self.walk = group, shape, walk
         self.across = -(-walk.sizes[walk.along] // TILE)
         self.down = -(-walk.sizes[walk.to] // TILE)
         self.others = [i for i in range(len(walk.sizes)) if i not in (walk.to, walk.along)]
         self.rest = math.prod(walk.sizes[i] for i in self.others)
+        self.blocks = self.across * self.down * self.rest
+        self.tile = AffineIndex.variable("tile", self.blocks)
+        self.coords = self._coords(self.tile // (self.across * self.down))
 
-    def source(self) -> KernelSource:
+    def kernel(self) -> GpuKernel:
         """The whole kernel."""
-        writer, walk = self.body.writer, self.walk
-        writer.comment(f"Tiles of {TILE} × {TILE}: read along one axis, written along another.")
-        # The place within a tile is the thread's; p and q are coordinates along the operands and the results.
-        blocks = self.across * self.down * self.rest
-        writer.line("const int tile = blockIdx.x;")
-        tile = AffineIndex.variable("tile", blocks)
-        p, q = tile % self.across, tile // self.across % self.down
-        coords = self._coords(tile // (self.across * self.down))
-        starts = [writer.index(p * TILE), writer.index(q * TILE)]
-        tiles = [self._declared(access) for access in walk.tiled]
-        writer.line("#pragma unroll")
-        with writer.block(f"for (int row = threadIdx.y; row < {TILE}; row += {ROWS})"):
-            self._place(f"{starts[0]} + threadIdx.x", f"{starts[1]} + row")
-            with writer.block(f"if (p < {walk.sizes[walk.along]} && q < {walk.sizes[walk.to]})"):
-                for access, name in zip(walk.tiled, tiles, strict=True):
-                    where = writer.index(self._moved(access.offset, coords))
-                    writer.line(f"{name}[row][threadIdx.x] = {self.body.pointer(access.value)}[{where}];")
-        writer.line("__syncthreads();")
-        writer.line("#pragma unroll")
-        with writer.block(f"for (int row = threadIdx.y; row < {TILE}; row += {ROWS})"):
-            self._place(f"{starts[0]} + row", f"{starts[1]} + threadIdx.x")
-            with writer.block(f"if (p < {walk.sizes[walk.along]} && q < {walk.sizes[walk.to]})"):
-                for access, name in zip(walk.tiled, tiles, strict=True):
-                    at = tuple(self._moved(c, coords) for c in access.coords)
-                    self.body.hold(replace(access, coords=at), f"{name}[threadIdx.x][row]")
-                self.body.store_at(self.group.results, coords)
-        return self.body.source(entry_name(self.group), (blocks, 1, 1), (TILE, ROWS, 1))
+        column, row = AffineIndex.variable(THREAD, TILE), AffineIndex.variable("row", TILE)
+        locals_: list[Node] = []
+        copies: list[Node] = []
+        reads: list[Node] = []
+        for number, access in enumerate(self.walk.tiled):
+            dtype = self.group.operands[access.value].dtype
+            # Rows are longer by a word, so that columns lie in different banks.
+            buffer = KernelBuffer(f"tile_{number}", dtype, (TILE, TILE + max(4 // dtype.itemsize, 1)), "local")
+            at = tuple(self._moved(c) for c in access.coords)
+            element = ElementRead.of(access.value, dtype, at)
+            locals_.append(Local(buffer, is_shared=True))
+            copies.append(Assign(ElementRead.of(buffer.name, dtype, (row, column)), element))
+            reads.append(Promoted(element, ElementRead.of(buffer.name, dtype, (column, row))))
+        stores = [made(self.group, name, self.coords) for name in self.group.results]
+        nodes: list[Node] = [
+            Named("tile", block_of(self.blocks)),
+            Named("tile_p", self.tile % self.across),
+            Named("tile_q", self.tile // self.across % self.down),
+            *locals_,
+            self._rounds(column, row, copies),
+            Barrier(),
+            self._rounds(row, column, [*reads, *stores]),
+        ]
+        return GpuKernel(tuple(nodes), self.blocks, (TILE, ROWS), _PURPOSE)
 
-    def _declared(self, access: Access) -> str:
-        """Shared memory for a tile; rows are longer by a word, so that columns lie in different banks."""
-        dtype = self.group.operands[access.value].dtype
-        name = self.body.writer.name("tile")
-        self.body.writer.line(f"__shared__ {STORED[dtype]} {name}[{TILE}][{TILE + max(4 // dtype.itemsize, 1)}];")
-        return name
-
-    def _place(self, p: str, q: str) -> None:
-        self.body.writer.line(f"const int p = {p};")
-        self.body.writer.line(f"const int q = {q};")
+    def _rounds(self, along: AffineIndex, to: AffineIndex, body: Sequence[Node]) -> Node:
+        """A loop in which a block's threads go over the rows of a tile: statements for each of its places."""
+        walk = self.walk
+        # NVRTC takes fewer registers with the conditions of full tiles, and the number of the only tile: a size that is
+        # larger than what there is keeps them.
+        p, q = (AffineIndex.variable(name, n * TILE + 1) for name, n in (("p", self.across), ("q", self.down)))
+        nodes = (
+            Named("p", AffineIndex.variable("tile_p", self.across + 1) * TILE + along),
+            Named("q", AffineIndex.variable("tile_q", self.down + 1) * TILE + to),
+            Guard(((p, walk.sizes[walk.along]), (q, walk.sizes[walk.to])), tuple(body)),
+        )
+        return ThreadLoop("row", AffineIndex.variable(THREAD_ROW, ROWS), TILE, ROWS, nodes)
 
     def _coords(self, rest: AffineIndex) -> Coords:
         """The results' coordinates of p and q."""
@@ -151,9 +157,9 @@ class _Tiles:
                 coords[axis] = coord
         return tuple(coords)
 
-    def _moved(self, index: AffineIndex, coords: Coords) -> AffineIndex:
+    def _moved(self, index: AffineIndex) -> AffineIndex:
         """A sum over the results' coordinates, in terms of p and q."""
         moved = AffineIndex.number(index.constant)
         for variable, factor in index.terms:
-            moved = moved + coords[int(variable.name[1:])] * factor
+            moved = moved + self.coords[int(variable.name[1:])] * factor
         return moved

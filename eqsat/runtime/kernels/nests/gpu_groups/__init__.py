@@ -1,0 +1,1 @@
+"""Groups of operators scheduled for a GPU: trees of loops over elements of their values."""
