@@ -23,12 +23,7 @@ def group_of(call: Call) -> Group:
         made = chain.node("matmul", [chain.operand("a", call.a), chain.operand("b", call.b)], call.result)
         if call.alpha != 1.0:
             made = chain.node("mul", [made, chain.number("alpha", call.alpha, call.result)], call.result)
-        if call.bias is not None:
-            made = chain.node("add", [made, chain.operand("bias", call.bias)], call.result)
-        if call.epilogue.startswith("relu"):
-            made = chain.node("relu", [made], call.result)
-        elif call.epilogue.startswith("gelu"):
-            made = chain.node("gelu", [made], call.result, approximate="tanh")
+        made = _ended(chain, made, call)
     elif isinstance(call, Convolution):
         operands = [chain.operand("x", call.x), chain.operand("w", call.w)]
         operands += [chain.operand("bias", call.bias)] if call.bias is not None else []
@@ -64,12 +59,18 @@ def source_of(call: Call) -> tuple[KernelSource, tuple[View, ...]] | None:
 def parted(call: Call) -> tuple[Call, KernelSource, tuple[View, ...]] | None:
     """Split a call into one for a library and a generated kernel for the rest, with the views that it takes.
 
-    For a convolution to which a tensor is added; None for other calls. The kernel reads and writes the result.
+    For a product with an epilogue, and a convolution to which a tensor is added; None for other calls, and for results
+    of 8 bits, which cannot hold a product before its epilogue. The kernel reads and writes the result.
     """
-    if not isinstance(call, Convolution) or call.addend is None:
+    chain, first = _Chain(), call
+    if isinstance(call, Matmul) and call.epilogue and call.result.dtype.itemsize > 1:
+        first = replace(call, bias=None, epilogue="")
+        made = _ended(chain, chain.operand("made", call.result), call)
+    elif isinstance(call, Convolution) and call.addend is not None:
+        first = replace(call, addend=None, relu=False)
+        made = _added(chain, chain.operand("made", call.result), call, call.addend)
+    else:
         return None
-    chain = _Chain()
-    made = _added(chain, chain.operand("made", call.result), call, call.addend)
     group = chain.group(made, call.result)
     source = generate(group)
     if source is None:
@@ -77,7 +78,18 @@ def parted(call: Call) -> tuple[Call, KernelSource, tuple[View, ...]] | None:
     # Every element is read where it is written, which this would deny.
     source = replace(source, code=source.code.replace(" __restrict__", ""))
     views = {**group.operands, **group.results}
-    return replace(call, addend=None, relu=False), source, tuple(views[name] for name in source.arguments)
+    return first, source, tuple(views[name] for name in source.arguments)
+
+
+def _ended(chain: _Chain, made: str, call: Matmul) -> str:
+    """The bias and the function that follow a product."""
+    if call.bias is not None:
+        made = chain.node("add", [made, chain.operand("bias", call.bias)], call.result)
+    if call.epilogue.startswith("relu"):
+        return chain.node("relu", [made], call.result)
+    if call.epilogue.startswith("gelu"):
+        return chain.node("gelu", [made], call.result, approximate="tanh")
+    return made
 
 
 def _added(chain: _Chain, made: str, call: Convolution, addend: View) -> str:

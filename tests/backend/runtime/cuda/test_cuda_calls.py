@@ -133,6 +133,41 @@ def test_where_the_library_adds_no_tensor_a_generated_kernel_does_after_it(refus
     machine.close()
 
 
+@pytest.mark.parametrize("epilogue", ["bias", "relu", "relu_bias", "gelu", "gelu_bias"])
+def test_where_the_library_has_no_epilogue_a_generated_kernel_follows_its_product(epilogue):
+    toolkit = Toolkit(StandIn())
+    library = toolkit.libraries["cublaslt"]
+    made, prepare = [], library.prepare
+
+    def picky(call, address, plan=None):
+        if call.epilogue:
+            raise BackendError(f"no plan for {call.epilogue}")
+        made.append(call)
+        return prepare(call, address, plan)
+
+    library.prepare = picky
+    views = {n: View.of(n, DType.FLOAT32, (4, 4)) for n in "xw"}
+    if epilogue.endswith("bias"):
+        views["b"] = View.of("b", DType.FLOAT32, (4,))
+    y = View.of("y", DType.FLOAT32, (4, 4))
+    call = Matmul(views["x"], views["w"], y, views.get("b"), 0.5, epilogue)
+    buffers = {n: Buffer(n, v.nbytes, "input") for n, v in views.items()} | {"y": Buffer("y", y.nbytes, "output")}
+    launch = Launch(call, tuple(views.values()), (y,), ("y",), "matmul + more")
+    program = KernelProgram("p", buffers, (launch,), views, {"y": y})
+    with pytest.warns(RuntimeWarning, match=f"matmul . more runs as two kernels, not as one: no plan for {epilogue}$"):
+        machine = GpuMachine(program, arrange(program), toolkit)
+    assert [(one.alpha, one.bias, one.epilogue) for one in made] == [(0.5, None, "")]
+    arrays = {n: RNG.standard_normal(v.shape).astype(np.float32) for n, v in views.items()}
+    wanted = 0.5 * (arrays["x"].astype(float) @ arrays["w"]) + arrays.get("b", np.zeros(4))
+    if epilogue.startswith("relu"):
+        wanted = wanted.clip(0)
+    if epilogue.startswith("gelu"):
+        wanted = wanted / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (wanted + 0.044715 * wanted**3)))
+    for _ in range(2):
+        np.testing.assert_allclose(ran(machine, **arrays), wanted, rtol=1e-5, atol=1e-5)
+    machine.close()
+
+
 PLANS = ("measured", None, "cublaslt 1 plan0", "cublaslt 1 plan1", "cublaslt 1 plan2")
 
 

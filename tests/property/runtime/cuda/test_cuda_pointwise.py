@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -249,6 +250,18 @@ def test_transposes_go_through_tiles() -> None:
     last = View.of("y", DType.FLOAT32, (70, 65), (1, 0))
     made = moved("float32", (65, 70), "transpose", (70, 65), perm=(1, 0))
     assert "__shared__" not in verified(replace(made, results={"y": last}))
+
+
+@pytest.mark.parametrize(("dtype", "tiles"), [("float32", 11), ("float64", 5), ("float16", 14)])
+def test_tiles_take_no_more_memory_than_a_block_has(dtype: str, tiles: int) -> None:
+    names = [f"x{number}" for number in range(14)]
+    types = {name: TensorType.of(dtype, (70, 65)) for name in (*names, *(f"s{n}" for n in range(1, 14)))}
+    views = {name: View.of(name, DType(dtype), (70, 65), (1, 0)) for name in names}
+    sums = [node("maximum", f"{'x0' if n == 1 else f's{n - 1}'} x{n}", f"s{n}") for n in range(1, 14)]
+    code = verified(group(sums, types, views))
+    shared = re.findall(r"__shared__ \w+ \w+\[(\d+)\]\[(\d+)\];", code)
+    assert len(shared) == tiles
+    assert sum(int(rows) * int(columns) for rows, columns in shared) * DType(dtype).itemsize <= 48 << 10
 
 
 def test_coordinates_take_64_bits_where_they_must() -> None:

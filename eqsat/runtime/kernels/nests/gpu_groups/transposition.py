@@ -11,6 +11,7 @@ from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer
 from eqsat.runtime.kernels.nests.gpu_groups.results import THREAD, THREAD_ROW, block_of, made
+from eqsat.runtime.kernels.nests.gpu_options import MOST_SHARED
 from eqsat.runtime.kernels.nests.tree import Assign, Barrier, GpuKernel, Guard, Local, Named, Node, Promoted, ThreadLoop
 
 #: Rows and columns of a tile, and the rows of a block's threads.
@@ -70,7 +71,24 @@ def _walk(group: Group, names: Sequence[str], shape: Sequence[int]) -> _MergedAx
     if along is None or min(sizes[along], sizes[to]) < LEAST_SIZE or max(sizes) >= INT_LIMIT - TILE:
         return None
     tiled = tuple({(a.value, a.coords): a for a, i in read.items() if i == along}.values())
-    return _MergedAxes(merged, sizes, to, along, tiled)
+    return _MergedAxes(merged, sizes, to, along, _shareable(tiled, group))
+
+
+def _shareable(tiled: Sequence[Access], group: Group) -> tuple[Access, ...]:
+    """The accesses whose tiles a block can hold, the first ones; others are read across, as any operand may be."""
+    held, left = list[Access](), MOST_SHARED
+    for access in tiled:
+        left -= _tile(access, group, len(held)).nbytes
+        if left < 0:
+            break
+        held.append(access)
+    return tuple(held)
+
+
+def _tile(access: Access, group: Group, number: int) -> KernelBuffer:
+    """The tile of an operand in shared memory; rows are longer by a word, so that columns lie in different banks."""
+    dtype = group.operands[access.value].dtype
+    return KernelBuffer(f"tile_{number}", dtype, (TILE, TILE + max(4 // dtype.itemsize, 1)), "local")
 
 
 def _merged(shape: Sequence[int], places: Sequence[AffineIndex]) -> tuple[tuple[int, ...], ...]:
@@ -110,9 +128,8 @@ class _Tiles:
         copies: list[Node] = []
         reads: list[Node] = []
         for number, access in enumerate(self.walk.tiled):
-            dtype = self.group.operands[access.value].dtype
-            # Rows are longer by a word, so that columns lie in different banks.
-            buffer = KernelBuffer(f"tile_{number}", dtype, (TILE, TILE + max(4 // dtype.itemsize, 1)), "local")
+            buffer = _tile(access, self.group, number)
+            dtype = buffer.dtype
             at = tuple(self._moved(c) for c in access.coords)
             element = ElementRead.of(access.value, dtype, at)
             locals_.append(Local(buffer, is_shared=True))
