@@ -43,8 +43,10 @@ def with_regions(
     if refused is None and regions != ():
         maker = RegionMaker(lowering, program)
         if regions is None:
-            regions = known_regions(maker, choose, threads)
-            regions = _measured(maker, choose, threads) if regions is None and tuned else regions
+            known = known_program(maker, choose, threads)
+            if known is not None:
+                return known
+            regions = _measured(maker, choose, threads) if tuned else ()
         return mixed_program(maker, regions) if regions else program
     if regions:
         raise BackendError(
@@ -65,8 +67,8 @@ def refusal(lowering: Lowering, *, is_static: bool) -> str | None:
     return SessionBackend().available()
 
 
-def known_regions(maker: RegionMaker, choose: ChoiceMaker, threads: int | None) -> tuple[Window, ...] | None:
-    """The regions of the fastest program that was measured here; None where nothing was measured."""
+def known_program(maker: RegionMaker, choose: ChoiceMaker, threads: int | None) -> KernelProgram | None:
+    """The program with the regions that were measured to make it the fastest; None where nothing was measured here."""
     with KernelCache() as cache:
         options = cache.best(_key(maker.program, choose, threads))
     places = None if options is None else options.get(_REGIONS)
@@ -75,10 +77,9 @@ def known_regions(maker: RegionMaker, choose: ChoiceMaker, threads: int | None) 
     ends = [place for place in places if isinstance(place, int)]
     regions = tuple(zip(ends[::2], ends[1::2], strict=True))
     try:
-        mixed_program(maker, regions)
+        return mixed_program(maker, regions) if regions else maker.program
     except BackendError:  # of another version
         return None
-    return regions
 
 
 def _measured(maker: RegionMaker, choose: ChoiceMaker, threads: int | None) -> tuple[Window, ...]:

@@ -102,7 +102,7 @@ class RegionMaker:
             return self._made[index][value] if index < first else None
         view = self._views.get(value)
         writers = self._writers.get(view.buffer, ()) if view is not None else ()
-        return view if view is not None and writers and max(writers) < first and _is_in_order(view) else None
+        return view if view is not None and writers and max(writers) < first and view.is_contiguous else None
 
 
 def _made(launch: Launch) -> dict[str, View]:
@@ -116,16 +116,6 @@ def _made(launch: Launch) -> dict[str, View]:
         }
     assert isinstance(launch.work, Fallback)
     return dict(zip(launch.values, launch.writes, strict=True))
-
-
-def _is_in_order(view: View) -> bool:
-    """True if the elements of a view lie in order, one after the other."""
-    expected = 1
-    for size, stride in zip(reversed(view.shape), reversed(view.strides), strict=True):
-        if size != 1 and stride != expected:
-            return False
-        expected *= size
-    return True
 
 
 def _label(graph: Graph) -> str:

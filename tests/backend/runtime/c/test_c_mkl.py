@@ -12,7 +12,7 @@ from eqsat.runtime.kernels.nests.options import MappingOptions
 from tests.support.c_graphs import GRAPHS, inputs_of
 from tests.support.c_programs import assert_same, computed
 
-pytestmark = pytest.mark.skipif("mkl" not in blas_names(), reason="oneMKL is not installed: pip install 'eqsat[mkl]'")
+pytestmark = pytest.mark.skipif("mkl" not in blas_names(), reason="the extra 'mkl' is not installed: make test-mkl")
 #: Functions with the shapes of their operands, and the function of MKL that computes them.
 PRODUCTS = {
     "transposed": (
