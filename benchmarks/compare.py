@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 import click
 
 from benchmarks.baselines.figures import baselines
+from benchmarks.c_figures import models_in_c, operators_in_c
 from benchmarks.growth_figures import growth, phases
 from benchmarks.markdown import mean, number, percent, table
 from benchmarks.precision.figures import precisions
@@ -308,6 +309,8 @@ FIGURES: Mapping[str, Callable[[Results], str]] = MappingProxyType(
             mutants,
             predict,
             scaling,
+            operators_in_c,
+            models_in_c,
             programs,
             explain,
             savings,

@@ -18,6 +18,7 @@ class OperatorCase:
     """An operator: its comprehension, NumPy's way to compute it, a graph of it, and the shapes of its operands.
 
     Operands are drawn from a normal distribution; those of integers index the first axis of the tables, `rows` long.
+    `torch` is the operator in torch, needed where torch cannot trace `numpy`.
     """
 
     source: str
@@ -26,6 +27,7 @@ class OperatorCase:
     shapes: Mapping[str, tuple[int, ...]]
     rows: int = 0
     is_of_the_paper: bool = True
+    torch: Callable[..., Any] | None = None
 
     def arguments(self) -> dict[str, Any]:
         """The operands."""
@@ -78,12 +80,18 @@ def _grouped(groups: int, channels: int, size: int) -> OperatorCase:
         made = eqsat.conv(image, weights, group=groups)
         return eqsat.reshape(made, shape=(32, groups, channels, size, size))
 
+    def torch(x: Any, w: Any) -> Any:
+        from torch.nn.functional import conv2d
+
+        return conv2d(x.flatten(1, 2), w.flatten(0, 1), groups=groups).unflatten(1, (groups, channels))
+
     return OperatorCase(
         "def gconv(float(N,G,C,H,W) I, float(G,F,C,KH,KW) W1) -> (O) {"
         " O(n,g,f,h,w) +=! I(n,g,c,h+kh,w+kw) * W1(g,f,c,kh,kw) }",
         numpy,
         graph,
         {"I": (32, groups, channels, size + 2, size + 2), "W1": (groups, channels, channels, 3, 3)},
+        torch=torch,
     )
 
 

@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -29,6 +29,7 @@ from benchmarks.rows import document
 RESULTS = Path(__file__).parent / "results"
 Call = Callable[[], Any]
 OWN = ("naive", "default", "tuned")
+PEERS = ("openvino", "torch")
 
 
 @click.command()
@@ -50,7 +51,7 @@ def main(cases: tuple[str, ...], threads: int, seconds: float, runs: int, limit:
         Console(width=170).print(table(rows[-1:]))
     Console(width=170).print(table(rows))
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps({**document(rows), "threads": threads}, indent=1) + "\n")
+    target.write_text(json.dumps({**document(rows, PEERS), "threads": threads}, indent=1) + "\n")
 
 
 def _run_on(threads: int) -> None:
@@ -128,18 +129,20 @@ def contenders(case: OperatorCase, arguments: dict[str, Any], threads: int) -> d
 
 
 def _torch(case: OperatorCase, values: tuple[Any, ...], threads: int) -> Call:
-    """The case in torch, from its model's graph by NumPy's function where torch understands it."""
+    """The case as one graph of torch, which traces NumPy's function unless the case has its own, on the same memory."""
     import torch
 
     torch.set_num_threads(threads)
+    # Cases share the code of what wraps them; torch would count them as one function that is compiled too often.
+    torch.compiler.reset()
     operands = [torch.from_numpy(value) for value in values]
-    compiled = torch.compile(case.numpy)
+    compiled = torch.compile(case.torch or torch.compiler.wrap_numpy(case.numpy), fullgraph=True, dynamic=False)
     return lambda: compiled(*operands)
 
 
 def results_of(made: Any) -> list[Any]:
     """The results of a call as arrays."""
-    if hasattr(made, "values") and not isinstance(made, np.ndarray):
+    if isinstance(made, Mapping):
         made = list(made.values())
     return [np.asarray(one) for one in (made if isinstance(made, tuple | list) else [made])]
 

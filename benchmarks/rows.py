@@ -7,6 +7,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -33,16 +34,20 @@ def row(name: str, folder: Path, steps: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def document(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rows with when and on what they were measured."""
-    from importlib.metadata import version
+def document(rows: list[dict[str, Any]], peers: Iterable[str] = ()) -> dict[str, Any]:
+    """Rows with when and on what they were measured; of `peers` the versions of those installed are added."""
+    from importlib.metadata import PackageNotFoundError, version
 
     from eqsat.costs.table.environment import cpu_model
 
+    versions = {p: version(p) for p in ("eqsat", "egglog", "onnx", "onnxruntime", "numpy", "highspy")}
+    for peer in peers:
+        with suppress(PackageNotFoundError):
+            versions[peer] = version(peer)
     return {
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "cpu": cpu_model(),
         "python": platform.python_version(),
-        "versions": {p: version(p) for p in ("eqsat", "egglog", "onnx", "onnxruntime", "numpy", "highspy")},
+        "versions": versions,
         "models": rows,
     }
