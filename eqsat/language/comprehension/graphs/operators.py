@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -27,10 +28,13 @@ from eqsat.language.comprehension.text.syntax import Applied, Binary, walk
 from eqsat.language.declaration.registry import OPS, op
 from eqsat.language.declaration.spec import REQUIRED, Operands, OpSpec, Sample
 from eqsat.language.terms import Attrs, Dim, DType, Graph, Shape, TensorType, product
+from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.dims import evaluate as size_of
 
 #: The largest sizes that are drawn, of which a function may not accept small ones, and how often each of them.
 _LARGEST, _DRAWS = (5, 9, 16, 40, 200), 24
+#: How much larger a size may be made where a tensor would have no elements, and how many it is then to have.
+_FARTHEST, _WANTED = 128, (1, 1, 2, 3)
 #: The integer scalars that are drawn.
 _SCALARS = (1, 1, 1, 2, 2, 3, 0, -1)
 #: The operator of a region in its law.
@@ -251,17 +255,24 @@ def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:
     parameters = function.scope.parameters
 
     def sample(rng: Random, known: Sequence[Shape | None], attrs: Mapping[str, Any]) -> Sample:
+        given_sizes: dict[str, int] = {}
+        for one, shape in zip(operands, known, strict=False):
+            extents = parameters[one].extents
+            if shape is not None and len(shape) != len(extents):
+                return None
+            for extent, dim in zip(extents, shape or (), strict=False):
+                if isinstance(extent, str) and isinstance(dim, int):
+                    given_sizes[extent] = dim
+        free = frozenset(function.scope.sizes) - given_sizes.keys()
+        dims = [] if function.symbolic is None else [d for shape in function.symbolic.shapes.values() for d in shape]
+        if any(size_of(dim, given_sizes) < 1 for dim in dims if _names(dim) <= given_sizes.keys()):
+            return None
         for largest in (largest for largest in _LARGEST for _ in range(_DRAWS)):
-            sizes = {size: rng.randint(1, largest) for size in function.scope.sizes}
-            for one, shape in zip(operands, known, strict=False):
-                extents = parameters[one].extents
-                if shape is not None and len(shape) != len(extents):
-                    return None
-                for extent, dim in zip(extents, shape or (), strict=False):
-                    if isinstance(extent, str) and isinstance(dim, int):
-                        sizes[extent] = dim
+            sizes = {size: rng.randint(1, largest) for size in function.scope.sizes} | given_sizes
             scalars = {one: attrs[one] if one in attrs else rng.choice(_SCALARS) for one in function.needs}
             if any(function.types[one] in UNSIGNED and value < 0 for one, value in scalars.items()):
+                continue
+            if not _enlarged(sizes, scalars, free, dims, rng):
                 continue
             shapes: list[Shape] = [
                 tuple(sizes[e] if isinstance(e, str) else e for e in parameters[one].extents) for one in operands
@@ -270,9 +281,39 @@ def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:
             try:
                 inferred = function.inferred(given | dict.fromkeys(function.needs, ()), scalars)
             except EqsatError:
-                continue
-            if all(dim != 0 for dims in inferred.shapes.values() for dim in dims):
+                inferred = None
+            if inferred is not None and all(dim != 0 for dims in inferred.shapes.values() for dim in dims):
                 return shapes, scalars
+            if not free and scalars.keys() <= attrs.keys():
+                return None
         return None
 
     return sample
+
+
+def _enlarged(
+    sizes: dict[str, int], scalars: Mapping[str, int], free: frozenset[str], dims: Sequence[Dim], rng: Random
+) -> bool:
+    """Enlarge free sizes that were drawn until each of these dims is positive; False where no single one does that.
+
+    A window of 7 by 7 has no place in most images that are drawn, nor have several in a row in hardly any.
+    """
+    for dim in dims:
+        if size_of(dim, {**sizes, **scalars}) > 0:
+            continue
+        wanted = rng.choice(_WANTED)
+        for name in sorted(free & _names(dim)):
+
+            def suffices(step: int, dim: Dim = dim, name: str = name, wanted: int = wanted) -> bool:
+                return size_of(dim, {**sizes, **scalars, name: sizes[name] + step}) >= wanted
+
+            if suffices(_FARTHEST):
+                sizes[name] += bisect_left(range(_FARTHEST), True, key=suffices)
+                break
+        else:
+            return False
+    return True
+
+
+def _names(dim: Dim) -> frozenset[str]:
+    return dim.names() if isinstance(dim, Sym) else frozenset()

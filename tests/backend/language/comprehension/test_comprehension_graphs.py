@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from random import Random
 
 import numpy as np
 import onnxruntime as ort
@@ -14,6 +15,7 @@ from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.declaration import registry
 from eqsat.language.onnx.write.exporter import to_model
 from eqsat.language.ops import OPS
+from eqsat.language.terms import DType, TensorType
 from eqsat.rewrites.proof.check import Effort, check
 from eqsat.rewrites.rules.definitions import expanded
 from eqsat.rewrites.rules.derive import derived_laws, stated_laws
@@ -230,3 +232,27 @@ def test_operands_that_do_not_fit_are_told_with_the_parameter():
         product(g.input("A", (2, 3)), g.input("x", (4,)))
     with pytest.raises(ShapeError, match=r"f, A: Tensor\('B', float64\[2, 3\]\)\n  expected float32"):
         product(g.input("B", (2, 3), "float64"), g.input("y", (3,)))
+
+
+WINDOWS = {
+    "a stem": "def f(float(N,C,H,W) x, float(O,C,7,7) k) -> (y) { y(n,o,h,w) +=! x(n,c,2*h+i,2*w+j) * k(o,c,i,j) }",
+    "three in a row": (
+        "def f(float(H) x, float(9) k) -> (y) {"
+        " a(i) +=! x(3*i+j) * k(j) b(i) +=! a(2*i+j) * k(j) y(i) +=! b(i+j) * k(j) }"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", WINDOWS.values(), ids=WINDOWS)
+def test_sizes_are_drawn_that_have_a_place_for_wide_windows(text):
+    """Laws of an operator that no instance is found for are left out."""
+    declared = operator_of(eqsat.comprehension(text).f)
+    rng = Random(0)
+    sizes = set()
+    for _ in range(40):
+        shapes, _ = declared.drawn(rng, (None, None), {})
+        (made,) = declared.result_types([TensorType(DType("float32"), shape) for shape in shapes], {})
+        sizes.add(made.shape[-1])
+        assert 0 not in made.shape
+    assert len(sizes) > 2
+    assert declared.drawn(rng, ((1,) * len(shapes[0]), None), {}) is None
