@@ -109,7 +109,11 @@ class DefinedFunction(TensorFunction):
     def _applied(self, graph: Builder, given: Mapping[str, Any]) -> Any:
         """The tensors that the function makes in a graph."""
         operands: list[Any] = []
-        for name in (*self.operands, *(name for name in self.scope.updated if name in given)):
+        passed = [place for place, name in enumerate(self.scope.updated, start=1) if name in given]
+        for name in (*self.operands, *self.scope.updated[: max(passed, default=0)]):
+            if name not in given:
+                operands.append(None)  # its place says which one is passed
+                continue
             value, dtype = given[name], self.types[name]
             if isinstance(value, Tensor) and value.type.dtype is not dtype:
                 raise ShapeError(f"{value}", where=f"{self.name}, {name}", expected=dtype.value)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,13 @@ import eqsat
 from eqsat.language.terms import Graph
 
 
-def graph_of_call(function: Any, arguments: Sequence[Any]) -> tuple[Graph, dict[str, Any]]:
-    """The graph of a call, its results o0, o1, …, and its inputs; integer scalars are attributes."""
+def graph_of_call(
+    function: Any, arguments: Sequence[Any], more: Mapping[str, Any] = MappingProxyType({})
+) -> tuple[Graph, dict[str, Any]]:
+    """The graph of a call, its results o0, o1, …, and its inputs; integer scalars are attributes.
+
+    `more` are arguments by name.
+    """
     g = eqsat.Graph("call")
     feeds: dict[str, Any] = {}
     given: list[Any] = []
@@ -23,7 +29,11 @@ def graph_of_call(function: Any, arguments: Sequence[Any]) -> tuple[Graph, dict[
         name = f"in_{one.name}"
         feeds[name] = np.asarray(value, function.types[one.name].numpy)
         given.append(g.input(name, feeds[name].shape, function.types[one.name].value))
-    made = function(*given)
+    named: dict[str, Any] = {}
+    for name, value in more.items():
+        feeds[f"in_{name}"] = np.asarray(value, function.types[name].numpy)
+        named[name] = g.input(f"in_{name}", feeds[f"in_{name}"].shape, function.types[name].value)
+    made = function(*given, **named)
     for number, result in enumerate(made if isinstance(made, tuple) else (made,)):
         g.output(f"o{number}", result)
     return g.build(), feeds

@@ -38,8 +38,10 @@ class FunctionDefinition:
     reason: str = ""
 
 
-def definition_of(function: TensorFunction, *, exact: bool = True) -> FunctionDefinition:
+def definition_of(function: TensorFunction, *, exact: bool = True, passed: int = 0) -> FunctionDefinition:
     """The definition of a function, a term for each result; `exact` ones do with NaN what the function does.
+
+    So many tensors are `passed` to be updated, behind the operands, the others of these are 0.
 
     >>> from eqsat.language.comprehension.engine import comprehension
     >>> f = comprehension("def f(float(N,M) x) -> (y) { s(i) +=! x(i,j)  y(i,j) = x(i,j) / s(i) }").f
@@ -47,12 +49,10 @@ def definition_of(function: TensorFunction, *, exact: bool = True) -> FunctionDe
     'div(x0, reduce_sum(x0, axes=(1,), keepdims=True))'
     """
     trials = trials_of(function)
-    if function.scope.updated:
-        return FunctionDefinition(reason=f"{', '.join(function.scope.updated)} is passed to be updated")
     if not trials:
         return FunctionDefinition(reason="few sizes are found that it takes")
     try:
-        definer = _Definer(function, trials, exact)
+        definer = _Definer(function, trials, exact, passed)
         return FunctionDefinition(definer.text(), tuple(definer.names.conditions))
     except NoDefinition as reason:
         return FunctionDefinition(reason=str(reason))
@@ -61,13 +61,15 @@ def definition_of(function: TensorFunction, *, exact: bool = True) -> FunctionDe
 class _Definer:
     """The terms that the tensors of a function are, statement by statement."""
 
-    def __init__(self, function: TensorFunction, trials: Sequence[SizeTrial], exact: bool) -> None:
+    def __init__(self, function: TensorFunction, trials: Sequence[SizeTrial], exact: bool, passed: int) -> None:
         self.function, self.trials, self.exact = function, trials, exact
         self.symbolic = formulas_of(function, trials)
         scope = function.scope
         operands = {name: f"x{place}" for place, name in enumerate(function.operands)}
+        updated = {name: f"x{len(operands) + place}" for place, name in enumerate(scope.updated[:passed])}
         self.parts = {
-            name: AxedTerm(variable, tuple(map(str, range(scope.ranks[name])))) for name, variable in operands.items()
+            name: AxedTerm(variable, tuple(map(str, range(scope.ranks[name]))))
+            for name, variable in (operands | updated).items()
         }
         self.sizes: dict[str, str] = {}
         for name, variable in operands.items():
@@ -76,9 +78,11 @@ class _Definer:
                     self.sizes.setdefault(extent, f"dim({variable}, {axis})")
         self.sizes |= {name: f"n{place}" for place, name in enumerate(function.needs)}
         self.dtypes: dict[DType, str] = {}
-        for name, variable in operands.items():
+        for name, variable in (operands | updated).items():
             self.dtypes.setdefault(function.types[name], f"dtype({variable})")
         self.names = TermNames()
+        for name in scope.updated[passed:]:
+            self.parts[name] = ValueTerms(self.statement(0), exact).number(0, function.types[name])
 
     def text(self) -> str:
         """The right side of the law."""

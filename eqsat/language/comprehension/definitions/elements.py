@@ -37,7 +37,8 @@ def element(statement: StatementContext, call: Applied, guard: ReadGuard, place_
     names = [name for one in cut.values() for name in one.names]
     gathered = [axis for axis in subscripts if axis not in cut]
     for axis in gathered:
-        names += indices_of(statement, call.arguments[int(axis)])
+        asked = guard.term.named if guard.term is not None and _is_asked(statement, call, axis, guard) else ()
+        names += dict.fromkeys([*indices_of(statement, call.arguments[int(axis)]), *asked])
     if len(set(names)) < len(names):
         return _gathered_at_once(statement, call, held, guard, place_of)
     try:
@@ -93,21 +94,36 @@ def _gathered_at_once(
 def _inside(
     statement: StatementContext, call: Applied, axis: str, guard: ReadGuard, place_of: Place, *, wide: bool
 ) -> AxedTerm:
-    """A subscript as integers inside its axis: where a condition keeps it there, it is clipped where that fails."""
+    """A subscript as integers inside its axis: where a condition keeps it there, it is clipped where that fails.
+
+    One that elements decide is 0 where a condition does not hold: where it holds, it is looked at as any other.
+    """
     expression = call.arguments[int(axis)]
-    sizes = [trial.inferred.shapes[call.name][int(axis)] for trial in statement.trials]
-    for number, size in enumerate(sizes if not guard.is_free else ()):
-        # Places out of bounds are errors of a call, but where a condition keeps them from being read.
-        place = points_of(statement, expression, number)
-        if place is None:
-            raise NoDefinition(f"elements of {call.name} at computed places that are read under a condition")
-        fits = (place >= 0) & (place < size)
-        if not np.all(fits | ~np.asarray(guard.truths[number])):
-            raise NoDefinition(f"elements of {call.name} out of its bounds")
     part = place_of(expression, guard, wide or not guard.is_free)
-    if guard.is_free:
+    if guard.term is None:
         return part
     statement.require(f"{statement.held(call.name).extent(axis)} > 0")
+    if _is_asked(statement, call, axis, guard):
+        zero = AxedTerm("fill(shape=(), value=0, dtype='int64')")
+        return statement.together("where({}, {}, {})", [statement.shared(guard.term), part, zero])
     extent = f"fill(shape=(), value={statement.held(call.name).extent(axis)}, dtype='int64')"
     last = f"sub({extent}, fill(shape=(), value=1, dtype='int64'))"
     return AxedTerm(f"maximum(minimum({part.text}, {last}), fill(shape=(), value=0, dtype='int64'))", part.axes)
+
+
+def _is_asked(statement: StatementContext, call: Applied, axis: str, guard: ReadGuard) -> bool:
+    """True where a condition that elements decide keeps a subscript inside its axis, or one keeps what they decide.
+
+    NoDefinition of one that conditions on indices let pass its bounds: that is an error of a call.
+    """
+    sizes = [trial.inferred.shapes[call.name][int(axis)] for trial in statement.trials]
+    for number, size in enumerate(sizes):
+        place = points_of(statement, call.arguments[int(axis)], number)
+        if place is None:
+            return True
+        fits = (place >= 0) & (place < size)
+        if not np.all(fits | ~np.asarray(guard.truths[number])):
+            if guard.reads:
+                return True
+            raise NoDefinition(f"elements of {call.name} out of its bounds")
+    return False

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from eqsat.language.arithmetic.floats import FloatNamespace
+from eqsat.language.comprehension.definitions.parts import AxedTerm
 from eqsat.language.comprehension.definitions.statement import StatementContext
 from eqsat.language.comprehension.evaluation import COMPUTED
 from eqsat.language.comprehension.text.syntax import (
@@ -42,25 +43,34 @@ _OPERATIONS: Mapping[str, Callable[[Any, Any], Any]] = MappingProxyType(
 class ReadGuard:
     """The conditions that an expression is read under: where they hold in each trial, as far as indices say.
 
-    `is_free` says that there is none.
+    `term` is what they all are; there is none where nothing is asked. `reads` says that elements decide some of them.
     """
 
     truths: tuple[Any, ...]
-    is_free: bool = True
+    term: AxedTerm | None = None
+    reads: bool = False
+
+    @property
+    def is_free(self) -> bool:
+        """True where nothing is asked."""
+        return self.term is None
 
     @classmethod
     def none(cls, statement: StatementContext) -> ReadGuard:
         """The guard of what is always read."""
         return cls(tuple(np.bool_(True) for _ in statement.trials))
 
-    def and_(self, statement: StatementContext, condition: Expression, holds: bool) -> ReadGuard:
-        """The guard of what is read where a condition holds, or does not, too."""
-        truths = []
+    def and_(self, statement: StatementContext, condition: Expression, term: AxedTerm, holds: bool) -> ReadGuard:
+        """The guard of what is read where a condition, which is a term, holds, or does not, too."""
+        truths, reads = [], self.reads
         for number, truth in enumerate(self.truths):
             found = points_of(statement, condition, number)
+            reads = reads or found is None
             more = np.bool_(True) if found is None else found if holds else np.logical_not(found)
             truths.append(np.logical_and(truth, more))
-        return replace(self, truths=tuple(truths), is_free=False)
+        own = term if holds else AxedTerm(f"not_({term.text})", term.axes)
+        both = own if self.term is None else statement.together("and_({}, {})", [self.term, own])
+        return ReadGuard(tuple(truths), both, reads)
 
 
 def points_of(statement: StatementContext, expression: Expression, number: int) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, tuple_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext
+from eqsat.language.comprehension.definitions.steps import stepped
 from eqsat.language.comprehension.extents.affine import Affine, affine
 from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression, walk
 from eqsat.language.terms import Dim
@@ -20,12 +21,14 @@ class AffineSubscript:
     """A subscript as a sum of indices: in each trial, and for all sizes where it is one there.
 
     `extents` are the numbers of elements of the axis that it subscripts in each trial, `size` that for all sizes.
+    `expression` is what it is written as where no formula states it.
     """
 
     trials: tuple[Affine, ...]
     extents: Numbers
     whole: Affine | None
     size: Dim | None = None
+    expression: Expression | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -78,7 +81,7 @@ def subscript_of(statement: StatementContext, tensor: str, axis: int, expression
         # Of a quotient of sizes, trials show small ones alone.
         apart = any(isinstance(part, Binary) and part.operator in ("/", "%") for part in walk(expression))
         chosen = any(isinstance(part, Applied) for part in walk(expression))
-        return None if apart or chosen else AffineSubscript(kept, extents, None)
+        return None if apart or chosen else AffineSubscript(kept, extents, None, expression=expression)
     return AffineSubscript(kept, extents, affine(expression, symbolic.known), symbolic.shapes[tensor][axis])
 
 
@@ -124,6 +127,12 @@ def _read_axis(
     if is_plain(statement, subscript):
         return part, name
     place = part.axes.index(axis)
+    if name != UNIT and subscript.expression is not None:
+        held = stepped(statement.scope, statement.sizes, subscript.expression, name)
+        if held is not None and not held.step.isdecimal():
+            start, end = held.start, held.end(statement.count_text(name))
+            text = f"slice({part.text}, starts=({start},), ends=({end},), axes=({place},), steps=({held.step},))"
+            return replace(part, text=text), name
     starts, counts, step = _walked(statement, subscript, name)
     lasts = [start + step * (count - 1) for start, count in zip(starts, counts, strict=True)]
     ends = zip(starts, lasts, subscript.extents, strict=True)

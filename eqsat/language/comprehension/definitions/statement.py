@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from eqsat.language.comprehension.definitions.parts import AxedTerm, common_axes
+from eqsat.language.comprehension.definitions.steps import stepped_count
 from eqsat.language.comprehension.definitions.trials import SizeTrial, size_text
 from eqsat.language.comprehension.extents.affine import Range
 from eqsat.language.comprehension.extents.ranges import Inferred
@@ -28,11 +29,15 @@ class TermNames:
     given: dict[str, str] = field(default_factory=dict)
     conditions: dict[str, None] = field(default_factory=dict)
 
+    def known(self, text: str) -> str | None:
+        """The name that a term has; None where it has none."""
+        return next((name for name, other in self.given.items() if other == text), None)
+
     def of(self, text: str) -> str:
         """The name of a term; a variable is its own."""
         if text.isidentifier():
             return text
-        known = next((name for name, other in self.given.items() if other == text), None)
+        known = self.known(text)
         if known is None:
             known = f"v{len(self.given)}"
             self.given[known] = text
@@ -62,9 +67,7 @@ class StatementContext:
         return self.scope.statements[self.number]
 
     def held(self, tensor: str) -> AxedTerm:
-        """The term that a tensor is; NoDefinition of one that a caller passes to be updated."""
-        if tensor not in self.parts:
-            raise NoDefinition(f"{tensor} is read before it is defined")
+        """The term that a tensor is."""
         return self.parts[tensor]
 
     def named(self, text: str) -> str:
@@ -143,6 +146,12 @@ class StatementContext:
         found = self.symbolic_range(index)
         if found is None and index in self.one.ranges and index not in self.plain_ranges:
             raise NoDefinition("a range that integer scalars decide")
+        held = stepped_count(self.scope, self.sizes, self.one, index) if found is None else None
+        if held is not None:
+            count, subscript = held
+            self.require(f"{subscript.step} != 0")
+            self.require(f"{count} > 0")
+            return count
         counts = [high - low for low, high in self.ranges(index)]
         text = self.text_of(counts, None if found is None else found[1] - found[0])
         return f"({text})" if " " in text else text

@@ -168,8 +168,9 @@ class ValueTerms:
                 joined = promoted(self.type(left), self.type(right)) or DType.INT64
                 joined = DType.INT64 if self.is_subscript and is_integer(joined) else joined
                 late = operator in ("&&", "||")
-                second = guard.and_(self.statement, left, operator == "&&") if late else guard
-                pair = [self.of(left, settled(joined), guard), self.of(right, settled(joined), second)]
+                first = self.of(left, settled(joined), guard)
+                second = guard.and_(self.statement, left, first, operator == "&&") if late else guard
+                pair = [first, self.of(right, settled(joined), second)]
                 if operator in ("/", "%") and not settled(joined).is_float and not guard.is_free:
                     pair[1] = self._divisor(pair[1], right, settled(joined))
                 return self.statement.together(_BINARY[operator], pair)
@@ -194,8 +195,10 @@ class ValueTerms:
         if padded is not None and all(len(one.names) < 2 for one in padded.subscripts.values()):
             return read(self.statement, padded)
         condition = self.of(expression.condition, DType.BOOL, guard)
-        yes = self.of(expression.yes, dtype, guard.and_(self.statement, expression.condition, True))
-        no = self.of(expression.no, dtype, guard.and_(self.statement, expression.condition, False))
+        yes = self.of(expression.yes, dtype, guard.and_(self.statement, expression.condition, condition, True))
+        no = self.of(expression.no, dtype, guard.and_(self.statement, expression.condition, condition, False))
+        known = self.statement.names.known(condition.text)
+        condition = condition if known is None else AxedTerm(known, condition.axes)
         return self.statement.together("where({}, {}, {})", [condition, yes, no])
 
     def _index(self, name: str, dtype: DType) -> AxedTerm:

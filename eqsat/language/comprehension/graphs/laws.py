@@ -14,20 +14,22 @@ def definition_laws(name: str, function: TensorFunction, whole: ProductSum | Non
     """The laws that define the operator of a function: that of its `whole` sum of products, where it is one.
 
     Where the function does with NaN what no operator does, the first law does so too, and one for finite operands does
-    without.
+    without. There are laws for each number of tensors that are passed to be updated.
     """
-    variables = [f"x{place}" for place in range(len(function.operands))]
     scalars = [f"{scalar}=n{place}" for place, scalar in enumerate(function.needs)]
-    left = f"{name}({', '.join([*variables, *scalars])})"
-    if whole is not None:
-        yield f"{left} => {replace(whole, tensors=tuple(variables)).einsum}"
-        return
-    exact, finite = (definition_of(function, exact=one) for one in (True, False))
-    if exact.text:
-        yield _law(left, exact.text, exact.conditions)
-    if finite.text and finite.text != exact.text:
-        floats = [x for x, one in zip(variables, function.operands, strict=True) if function.types[one].is_float]
-        yield _law(left, finite.text, (*finite.conditions, f"finite({', '.join(floats)})"))
+    for passed in range(len(function.scope.updated) + 1):
+        names = (*function.operands, *function.scope.updated[:passed])
+        variables = [f"x{place}" for place in range(len(names))]
+        left = f"{name}({', '.join([*variables, *scalars])})"
+        if whole is not None:
+            yield f"{left} => {replace(whole, tensors=tuple(variables)).einsum}"
+            return
+        exact, finite = (definition_of(function, exact=one, passed=passed) for one in (True, False))
+        if exact.text:
+            yield _law(left, exact.text, exact.conditions)
+        if finite.text and finite.text != exact.text:
+            floats = [x for x, one in zip(variables, names, strict=True) if function.types[one].is_float]
+            yield _law(left, finite.text, (*finite.conditions, f"finite({', '.join(floats)})"))
 
 
 def _law(left: str, right: str, conditions: Sequence[str]) -> str:

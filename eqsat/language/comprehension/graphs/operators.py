@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from keyword import iskeyword
@@ -20,7 +21,7 @@ from eqsat.language.comprehension.graphs.laws import definition_laws
 from eqsat.language.comprehension.graphs.linearity import is_linear
 from eqsat.language.comprehension.graphs.orders import order_laws
 from eqsat.language.comprehension.graphs.products import ProductSum, einsum_of
-from eqsat.language.comprehension.graphs.reference import compute
+from eqsat.language.comprehension.graphs.reference import compute, zeros
 from eqsat.language.comprehension.meaning.element_types import NAMED, UNSIGNED
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.text.parser import parse
@@ -143,7 +144,7 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
         numbers = {one: np.asarray(value, types[one].numpy) for one, value in values.items()}
         for one in scope.updated:
             if one not in tensors:
-                tensors[one] = np.zeros([size_of(dim, {}) for dim in inferred.shapes[one]], types[one].numpy)
+                tensors[one] = zeros(xp, types, inferred, one, tensors)
         made = compute(xp, scope, types, inferred, {**tensors, **numbers})
         results = tuple(made[one] for one in function.results)
         return results[0] if len(results) == 1 else results
@@ -163,6 +164,10 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
             inferred = function.inferred(shapes, {one: attrs[one] for one in function.needs})
         except ComprehensionError as error:
             raise ShapeError(error.what, where=error.where, expected=error.expected, remedy=error.remedy) from None
+        for one, type_ in zip(scope.updated, given[len(operands) :], strict=False):
+            if type_ is not None and not _may_be(type_.dims, inferred.shapes[one]):
+                asked = TensorType(stated[one], inferred.shapes[one])
+                raise ShapeError(f"{one} of {type_}", where=name, expected=f"{asked}")
         return tuple(TensorType(stated[one], inferred.shapes[one]) for one in function.results)
 
     def flops(given: Operands, _results: Sequence[TensorType], attrs: Attrs) -> Dim:
@@ -207,6 +212,12 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
         index=index_form(function, linear) if law is None and sample is not None else "",
         laws=laws,
     )(reference)
+
+
+def _may_be(dims: Shape, asked: Shape) -> bool:
+    """True of a shape that may be the one asked for, whatever sizes that are named are."""
+    pairs = zip(dims, asked, strict=False)
+    return len(dims) == len(asked) and not any(isinstance(a - b, int) and a != b for a, b in pairs)
 
 
 def _with_float_of(types: Mapping[str, DType], given: Mapping[str, TensorType | None]) -> Mapping[str, DType]:
@@ -278,12 +289,13 @@ def _sampler(function: TensorFunction, operands: Sequence[str]) -> Any:
                 tuple(sizes[e] if isinstance(e, str) else e for e in parameters[one].extents) for one in operands
             ]
             given = dict(zip(operands, shapes, strict=True))
-            try:
+            with suppress(EqsatError):  # sizes that the function does not take
                 inferred = function.inferred(given | dict.fromkeys(function.needs, ()), scalars)
-            except EqsatError:
-                inferred = None
-            if inferred is not None and all(dim != 0 for dims in inferred.shapes.values() for dim in dims):
-                return shapes, scalars
+                updated = [inferred.shapes[one] for one in function.scope.updated[: max(len(known) - len(operands), 0)]]
+                asked = zip(updated, known[len(operands) :], strict=True)
+                is_as_asked = all(shape is None or shape == made for made, shape in asked)
+                if is_as_asked and all(dim != 0 for dims in inferred.shapes.values() for dim in dims):
+                    return [*shapes, *updated], scalars
             if not free and scalars.keys() <= attrs.keys():
                 return None
         return None

@@ -61,8 +61,7 @@ def compute(
     xp: Any, scope: Scope, types: Mapping[str, DType], inferred: Inferred, tensors: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The tensors that a function defines, with the arithmetic of `xp`; integers that subscript stay integers."""
-    held = dict(tensors)
-    like = next((array for name, array in tensors.items() if types[name].is_float), np.zeros((), np.float32))
+    held, like = dict(tensors), _float_of(types, tensors)
     for one, ranges in zip(scope.statements, inferred.ranges, strict=True):
         sizes = {name: (size_of(low, {}), size_of(high, {})) for name, (low, high) in ranges.items()}
         target, shape = one.statement.target, tuple(size_of(dim, {}) for dim in inferred.shapes[one.statement.target])
@@ -79,6 +78,23 @@ def compute(
             made = changed
         held[target] = made
     return held
+
+
+def zeros(xp: Any, types: Mapping[str, DType], inferred: Inferred, name: str, tensors: Mapping[str, Any]) -> Any:
+    """The elements that a tensor to be updated holds where no caller passes it."""
+    shape = tuple(size_of(dim, {}) for dim in inferred.shapes[name])
+    if not types[name].is_float:
+        return np.zeros(shape, types[name].numpy)
+    made = np.broadcast_to(xp.number(0.0, _float_of(types, tensors)), shape)
+    floats = {dtype for dtype in types.values() if dtype.is_float}
+    # Of one type of floats, operands may be of any.
+    alone = len(floats) == 1 and any(types[one].is_float for one in tensors)
+    return made if alone else xp.cast(made, types[name])
+
+
+def _float_of(types: Mapping[str, DType], tensors: Mapping[str, Any]) -> Any:
+    """A tensor of floats, of whose kind numbers are made."""
+    return next((array for name, array in tensors.items() if types[name].is_float), np.zeros((), np.float32))
 
 
 @dataclass
