@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 from eqsat.language.comprehension.text.syntax import Applied, Binary, Expression, Name, Number, Unary
 from eqsat.language.terms import Dim
-from eqsat.language.terms.dims import dim_max, dim_min, floordiv
+from eqsat.language.terms.dims import Atom, dim_max, dim_min, floordiv
 
 #: The first value of an index and the one after its last.
 Range: TypeAlias = "tuple[Dim, Dim]"
@@ -90,12 +90,43 @@ def _combined(operator: str, a: Affine, b: Affine) -> Affine | None:
 
 
 def _divided(operator: str, a: Dim, b: Dim) -> Affine | None:
-    """A quotient or a remainder, rounded to zero: of what is not negative that is the floor."""
+    """A quotient or a remainder, rounded to zero: of what is not negative that is the floor.
+
+    Of what may be negative it is that of what is above 0, without that of what is below.
+    """
     if isinstance(a, int) and isinstance(b, int):
         if not b:
             return None
         quotient = abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
         return Affine(quotient if operator == "/" else a - b * quotient, {})
-    if not isinstance(b, int) or b <= 0 or isinstance(a, int) or any(factor < 0 for _, factor in a.terms):
+    if not isinstance(b, int) or b <= 0 or isinstance(a, int):
         return None
-    return Affine(floordiv(a, b) if operator == "/" else a % b, {})
+    if is_never_negative(a):
+        return Affine(floordiv(a, b) if operator == "/" else a % b, {})
+    rounded = floordiv(dim_max(a, 0), b) - floordiv(dim_max(-a, 0), b)
+    return Affine(rounded if operator == "/" else a - b * rounded, {})
+
+
+def is_never_negative(dim: Dim) -> bool:
+    """True where a formula shows that an extent is not negative, whatever sizes are.
+
+    >>> from eqsat.language.terms.dims import Sym
+    >>> n = Sym.named("N")
+    >>> is_never_negative(floordiv(n, 2) + dim_max(n - 3, 0)), is_never_negative(n - 1)
+    (True, False)
+    """
+    if isinstance(dim, int):
+        return dim >= 0
+    return all(factor > 0 and all(_counts(atom) for atom, _ in monomial) for monomial, factor in dim.terms)
+
+
+def _counts(atom: Atom) -> bool:
+    if isinstance(atom, str):
+        return True
+    function, a, b = atom
+    match function:
+        case "floordiv" | "mod":
+            return isinstance(b, int) and b > 0 and (function == "mod" or is_never_negative(a))
+        case "max":
+            return is_never_negative(a) or is_never_negative(b)
+    return is_never_negative(a) and is_never_negative(b)

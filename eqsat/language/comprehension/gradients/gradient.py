@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from eqsat.errors import UsageError, nearest
 from eqsat.language.comprehension.extents.affine import Affine, affine
-from eqsat.language.comprehension.extents.expressions import extent_expression
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.derivatives import ONE, ZERO, inside, partials, replaced
+from eqsat.language.comprehension.gradients.solving import undivided, without_index
 from eqsat.language.comprehension.gradients.statements import StatementWriter, element_of, moved
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation
 from eqsat.language.comprehension.meaning.typed import ElementTypes
@@ -289,7 +289,10 @@ class _Gradient(StatementWriter):
         subscripts = read.arguments if isinstance(read, Applied) else ()
         shape = self.inferred.shapes[source]
         at = [self.fresh("p") for _ in shape]
-        solved, guards, compared = self._solved(version, subscripts, at, shape)
+        value, places = undivided(
+            value, subscripts, [(one, self.size(dim)) for one, dim in zip(at, shape, strict=True)]
+        )
+        solved, guards, compared = self._solved(version, places, at, shape)
         made = replaced(_renamed(value, version.names, self.function.scope.ranks), solved)
         for guard in compared:  # what they read may be read only where the value may
             made = inside(made, lambda one, guard=guard: Conditional(guard, one, ZERO))  # type: ignore[misc]
@@ -320,7 +323,11 @@ class _Gradient(StatementWriter):
         return target, fresh
 
     def _solved(
-        self, version: _Version, subscripts: Sequence[Expression], at: Sequence[str], shape: Sequence[Dim]
+        self,
+        version: _Version,
+        places: Sequence[tuple[Expression, Expression]],
+        at: Sequence[str],
+        shape: Sequence[Dim],
     ) -> tuple[dict[str, Expression], list[Expression], list[Expression]]:
         """Indices by the element that subscripts give, the conditions under which these are in range, and others.
 
@@ -329,15 +336,17 @@ class _Gradient(StatementWriter):
         solved: dict[str, Expression] = {}
         guards: list[Expression] = []
         compared: list[Expression] = []
-        for subscript, place, dim in zip(subscripts, at, shape, strict=True):
+        for (subscript, wanted), place, dim in zip(places, at, shape, strict=True):
             given = replaced(subscript, solved)
             form = affine(given, self.inferred.known)
             index = None if form is None else self._solvable(version, form, solved)
-            rest = None if form is None or index is None else _without(form, index)
+            rest = None if form is None or index is None else without_index(form, index)
             if index is None or form is None or rest is None:
-                compared.append(Binary("==", given, Name(place)))
+                compared.append(Binary("==", given, wanted))
                 continue
-            own: Expression = Name(place) if rest == Number(0) else Binary("-", Name(place), rest)
+            own: Expression = wanted if rest == Number(0) else Binary("-", wanted, rest)
+            if isinstance(rest, Unary):
+                own = Binary("+", wanted, rest.operand)
             own = own if form.factors[index] > 0 else Unary("-", own)
             step = abs(form.factors[index])
             if step > 1:
@@ -345,7 +354,7 @@ class _Gradient(StatementWriter):
                 own = Binary("/", own, Number(step))
             solved = {name: replaced(one, {index: own}) for name, one in solved.items()} | {index: own}
             low, high = version.ranges[index]
-            if not (isinstance(own, Name) and (low, high) == (0, dim)):
+            if not (own == Name(place) and (low, high) == (0, dim)):
                 guards += [Binary(">=", own, self.size(low)), Binary("<", own, self.size(high))]
         return solved, [replaced(one, solved) for one in guards], [replaced(one, solved) for one in compared]
 
@@ -354,22 +363,6 @@ class _Gradient(StatementWriter):
         known = [index for index in version.one.every_index if index in form.factors and index not in solved]
         order = {index: (index not in version.one.indices, abs(form.factors[index]) != 1) for index in known}
         return min(known, key=order.__getitem__, default=None)
-
-
-def _without(form: Affine, index: str) -> Expression | None:
-    """The rest of a subscript beside a multiple of an index; None where the language has no text for it."""
-    made = extent_expression(form.constant)
-    if made is None:
-        return None
-    for name, factor in form.factors.items():
-        if name != index:
-            size = abs(factor)
-            term: Expression = Name(name) if size == 1 else Binary("*", Number(size), Name(name))
-            if made == Number(0):
-                made = term if factor > 0 else Unary("-", term)
-            else:
-                made = Binary("+" if factor > 0 else "-", made, term)
-    return made
 
 
 def _all(conditions: Sequence[Expression]) -> Expression:

@@ -39,7 +39,7 @@ class StatementWriter:
         """The ranges and shapes of the function for all sizes; UsageError where there are none."""
         found = self.function.symbolic
         if found is None:
-            raise self.refused("ranges that depend on integer scalars or quotients of differences")
+            raise self.refused("ranges that depend on integer scalars or quotients by sizes")
         return found
 
     def refused(self, what: str) -> UsageError:

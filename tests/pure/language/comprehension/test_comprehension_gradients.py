@@ -13,6 +13,7 @@ from eqsat.errors import RangeError, UsageError
 from eqsat.language.comprehension.meaning import mathematics
 from eqsat.language.comprehension.text.printer import print_function
 from tests.support.comprehensions.comprehension_corpus import RIGHT
+from tests.support.comprehensions.gradient_differences import check_gradient, listed
 
 #: What the programs without a gradient do, by how the error says so.
 REFUSED = {
@@ -27,10 +28,6 @@ def wide(function: Any) -> Any:
     """The function with double in place of float, half and bfloat16."""
     text = re.sub(r"\b(float|half|bfloat16|float16|float32)\b", "double", print_function(function.scope.function))
     return eqsat.comprehension(text)[function.name]
-
-
-def listed(results: Any) -> list[Any]:
-    return list(results) if isinstance(results, tuple) else [results]
 
 
 def with_gradients() -> list[Any]:
@@ -68,45 +65,7 @@ def test_a_gradient_is_what_differences_say(program: Any) -> None:
     if program.function.name in {name for names in REFUSED.values() for name in names} | STEPS:
         return
     arguments, named = program.arguments(program.function)
-    check(wide(program.function), arguments, named)
-
-
-def check(function: Any, arguments: Any, named: Any) -> None:
-    """Hold the gradient of a function in double against differences."""
-    gradient, types = function.gradient(), function.types
-    parameters = [one.name for one in function.scope.function.parameters]
-    floats = [name for name in parameters if types[name].is_float]
-    rng = np.random.default_rng(1)
-    given = {
-        name: value if not types[name].is_float else np.asarray(value, np.float64)
-        for name, value in zip(parameters, arguments, strict=True)
-    }
-
-    def computed(**changed: Any) -> dict[str, Any]:
-        every = {**given, **changed}
-        with np.errstate(all="ignore"):
-            made = listed(function(*(_number(every[name]) for name in parameters), **named))
-        return dict(zip(function.results, made, strict=True))
-
-    outputs = {name: one for name, one in computed().items() if types[name].is_float}
-    above = {name: rng.standard_normal(np.shape(one)) for name, one in outputs.items()}
-    with np.errstate(all="ignore"):
-        passed = [_number(given[name]) for name in parameters] + [_number(one) for one in above.values()]
-        made = dict(zip(floats, listed(gradient(*passed, **named)), strict=True))
-    for name in floats:
-        way, step = rng.standard_normal(np.shape(given[name])), 1e-6
-        ends = [computed(**{name: given[name] + sign * step * way}) for sign in (1, -1)]
-        with np.errstate(all="ignore"):
-            values = [sum(float(np.sum(one[out] * above[out])) for out in outputs) for one in ends]
-            wanted, found = (values[0] - values[1]) / (2 * step), float(np.sum(made[name] * way))
-        if np.isfinite(wanted):
-            assert made[name].shape == np.shape(given[name])
-            size = float(np.sum(np.abs(made[name] * way))) + 1
-            assert abs(found - wanted) <= 1e-5 * size, (name, found, wanted, gradient)
-
-
-def _number(value: Any) -> Any:
-    return float(value) if np.ndim(value) == 0 and np.asarray(value).dtype.kind == "f" else value
+    check_gradient(wide(program.function), arguments, named)
 
 
 #: Factors that integers could be, conditions inside of conditions, and targets whose type another statement decides.
@@ -209,7 +168,7 @@ def test_gradients_where_integers_and_conditions_meet(name: str) -> None:
         else np.full(sizes[one.extents[0]], given[one.name], function.types[one.name].numpy)
         for one in function.scope.function.parameters
     ]
-    check(function, arguments, {})
+    check_gradient(function, arguments, {})
 
 
 def test_names_that_a_gradient_cannot_have_are_told_of() -> None:
@@ -344,3 +303,36 @@ def test_second_derivatives_are_gradients_of_gradients() -> None:
     second = cube.gradient().gradient("x")
     x, one = np.array([0.5, -2.0]), np.ones(2)
     np.testing.assert_allclose(second(x, one, one), 6 * x)
+
+
+def test_second_derivatives_of_strided_windows_walk_the_windows_alone() -> None:
+    strided = eqsat.comprehension("def f(double(N) x, double(K) w) -> (y) { y(i) +=! x(3 * i + 2 * k) * w(k) }").f
+    first = strided.gradient("x")
+    second = first.gradient("d_y")
+    # The gradient in what was passed is what the function makes of the rest: no element is compared with all others.
+    assert "d_d_x" in second.parameters and not re.search(r"%|\) ==", str(second))
+    rng = np.random.default_rng(0)
+    x, w, way = rng.standard_normal(17), rng.standard_normal(3), rng.standard_normal(17)
+    y = strided(x, w)
+    np.testing.assert_allclose(second(x, w, y, way), strided(way, w), rtol=1e-12)
+
+
+PADDED = """
+def f(double(N,C,H,W) x, double(O,C,3,3) w) -> (y) {
+  y(n,o,i,j) +=! 0 < 2*i+a && 2*i+a <= H && 0 < 2*j+b && 2*j+b <= W ? x(n,c,2*i+a-1,2*j+b-1) * w(o,c,a,b) : 0
+    where a in 0:3, b in 0:3, i in 0:(H-1)/2+1, j in 0:(W-1)/2+1
+  y(n,o,i,j) = tanh(y(n,o,i,j))
+}
+"""
+
+
+def test_a_padded_convolution_with_strides_has_third_derivatives() -> None:
+    """A quotient of a difference in `where` is one of a function that has gradients as any other."""
+    function, rng = eqsat.comprehension(PADDED).f, np.random.default_rng(1)
+    x, w = rng.standard_normal((1, 2, 5, 4)), rng.standard_normal((2, 2, 3, 3))
+    y = function(x, w)
+    assert y.shape == (1, 2, 3, 2)
+    arguments = [x, w, rng.standard_normal(y.shape)]
+    check_gradient(function.gradient(), arguments, {})
+    arguments += [rng.standard_normal(x.shape), rng.standard_normal(w.shape)]
+    check_gradient(function.gradient().gradient("x", "w"), arguments, {})
