@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
+from eqsat.language.comprehension.extents.free import with_free
 from eqsat.language.terms import DType
 from eqsat.runtime.c.kernel import computation_of
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import number
 from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelBuffer, KernelStatement, LoopAxis
+from eqsat.runtime.kernels.nests.extents import Extent, is_several, largest
 from eqsat.runtime.kernels.nests.scheduling.plain import plain
 from eqsat.runtime.kernels.nests.scheduling.values import own_element
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
+from tests.support.comprehensions.compiled_corpus import opened
 from tests.support.comprehensions.comprehension_cases import Right
 
 PRODUCT = """
@@ -38,19 +41,21 @@ def fed(float(K,N) a, float(M,K) b) -> (t, c) {
 """
 
 
-def computed(source: str, **sizes: int) -> Computation:
-    """The computation of a source at sizes."""
+def computed(source: str, free: Sequence[str] = (), **sizes: int) -> Computation:
+    """The computation of a source at sizes, some of which may be free."""
     program = Right(source, lambda: None, sizes)
     arguments, named = program.arguments(program.function)
-    return computation_of(program.function, program.function.bind(arguments, named)[0])
+    inferred = program.function.bind(arguments, named)[0]
+    return computation_of(program.function, with_free(program.function, inferred, free) if free else inferred)
 
 
-def of_program(program: Right) -> Computation:
-    """The computation of a program for the shapes of its arguments."""
+def of_program(program: Right, is_free: bool = False) -> Computation:
+    """The computation of a program for the shapes of its arguments, with sizes that are free where they may be."""
     function = program.function
     arguments, named = program.arguments(function)
     inferred, tensors = function.bind(arguments, named)
-    return computation_of(function, inferred, [one for one in function.scope.updated if one in tensors])
+    shapes = opened(function, inferred) if is_free else inferred
+    return computation_of(function, shapes, [one for one in function.scope.updated if one in tensors])
 
 
 def nest(statement: KernelStatement) -> Loop:
@@ -89,7 +94,7 @@ def _tiles(
     axes: Sequence[LoopAxis],
     sizes: Mapping[str, int],
     at: dict[str, AffineIndex],
-    points: list[tuple[str, int]],
+    points: list[tuple[str, Extent]],
     whole_only: bool,
 ) -> list[Node]:
     if not axes:
@@ -99,15 +104,17 @@ def _tiles(
         return [node]
     axis, *more = axes
     size = sizes[axis.name]
-    whole, rest = divmod(axis.extent, size)
+    whole, rest = axis.extent // size, axis.extent % size
+    parts: list[tuple[Extent, Extent, Extent]] = [(whole, size, 0)]
+    parts += [] if whole_only else [(1, rest, whole * size)]
     nodes: list[Node] = []
-    for count, extent, start in ((whole, size, 0), (1, rest, whole * size)):
-        if not count or not extent or (start and whole_only):
+    for count, extent, start in parts:
+        if count == 0 or extent == 0:
             continue
         tile, point = f"{axis.name}_t", f"{axis.name}_p"
-        first = AffineIndex.variable(tile, count) * size + AffineIndex.variable(point, extent) + start
+        first = AffineIndex.variable(tile, largest(count)) * size + AffineIndex.variable(point, largest(extent)) + start
         inside = _tiles(statement, more, sizes, {**at, axis.name: first}, [*points, (point, extent)], whole_only)
-        nodes += [Loop(tile, count, tuple(inside))] if count > 1 else inside
+        nodes += [Loop(tile, count, tuple(inside))] if is_several(count) else inside
     return nodes
 
 

@@ -9,7 +9,7 @@ from functools import cached_property
 from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelStatement, reads
 from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
-from eqsat.runtime.kernels.polyhedral.relations import box, element_map, part, tuple_text, union_of
+from eqsat.runtime.kernels.polyhedral.relations import SizeParameters, box, element_map, part, tuple_text, union_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,11 @@ class PolyhedralStatement:
         self.dims = tuple(f"x{place}" for place in range(len(statement.axes)))
         self.names = {axis.name: dim for axis, dim in zip(statement.axes, self.dims, strict=True)}
         self.at = tuple_text(self.space, self.dims)
-        self.domain = isl.Set(f"{{ {self.at} : {box(self.dims, [axis.count for axis in statement.axes])} }}")
+        self.parameters = SizeParameters.of(computation)
+        #: What sums of indices are written by: its dimensions, and sizes that calls give.
+        self.terms = {**self.parameters.names, **self.names}
+        extents = [axis.extent for axis in statement.axes]
+        self.domain = self.parameters.set(f"{{ {self.at} : {box(self.dims, extents, self.parameters)} }}")
         self.writes = self._elements(computation, statement.target, statement.place)
         self.reads: list[ReadAccess] = []
         for one in reads(statement.value):
@@ -58,7 +62,8 @@ class PolyhedralStatement:
 
     def _elements(self, computation: Computation, buffer: str, subscripts: Sequence[object]) -> isl.Map:
         given = computation.buffers[buffer]
-        return element_map(self.domain, self.at, subscripts, self.names, given, memory_space(buffer))  # type: ignore[arg-type]
+        space = memory_space(buffer)
+        return element_map(self.domain, self.at, subscripts, self.names, given, space, self.parameters)  # type: ignore[arg-type]
 
     @cached_property
     def commutes(self) -> bool:
@@ -130,7 +135,7 @@ class Dependences:
         """The order in which statements are written: their numbers, then their indices."""
         rest = ["0"] * (self._depth - len(one.dims))
         text = f"{{ {one.at} -> [{', '.join([str(one.number), *one.dims, *rest])}] }}"
-        return isl.Map(text).intersect_domain(one.domain)
+        return one.parameters.map(text).intersect_domain(one.domain)
 
     def live_elements(self, number: int) -> isl.Set:
         """The elements of results whose last value a statement writes."""

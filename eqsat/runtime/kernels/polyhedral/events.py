@@ -16,12 +16,12 @@ from eqsat.runtime.kernels.nests.computation import (
     Subscript,
     substituted,
 )
-from eqsat.runtime.kernels.nests.extents import fixed
+from eqsat.runtime.kernels.nests.extents import Extent, fixed, sum_of
 from eqsat.runtime.kernels.nests.tree import Assign, Gemm, Gemv, LaneFold, Local, Loop, Node, Vector
 from eqsat.runtime.kernels.polyhedral.dependences import memory_space
 from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
-from eqsat.runtime.kernels.polyhedral.relations import box, element_map, index_text, tuple_text
+from eqsat.runtime.kernels.polyhedral.relations import SizeParameters, box, element_map, index_text, tuple_text
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class EventLoop:
     """A loop around an assignment; rounds of an unordered one may run in any order, or at once."""
 
     variable: str
-    extent: int
+    extent: Extent
     is_unordered: bool = False
     #: The condition that limits lanes of a vector to those that are there.
     condition: str = ""
@@ -57,6 +57,7 @@ class TreeEvent:
     environment: Environment
     locals: Mapping[str, LocalBuffer]
     buffers: Mapping[str, KernelBuffer]
+    parameters: SizeParameters
 
     @cached_property
     def space(self) -> str:
@@ -82,8 +83,8 @@ class TreeEvent:
     def domain(self) -> isl.Set:
         """The instances."""
         conditions = [loop.condition for loop in self.loops if loop.condition]
-        text = " and ".join([box(self.dims, [loop.extent for loop in self.loops]), *conditions])
-        return isl.Set(f"{{ {self.at} : {text} }}")
+        text = " and ".join([box(self.dims, [loop.extent for loop in self.loops], self.parameters), *conditions])
+        return self.parameters.set(f"{{ {self.at} : {text} }}")
 
     @cached_property
     def identity(self) -> isl.Map:
@@ -96,12 +97,12 @@ class TreeEvent:
         for dim, position in zip(self.dims, self.positions[1:], strict=True):
             items += [dim, str(position)]
         items += ["0"] * (2 * depth + 1 - len(items))
-        return isl.Map(f"{{ {self.at} -> [{', '.join(items)}] }}").intersect_domain(self.domain)
+        return self.parameters.map(f"{{ {self.at} -> [{', '.join(items)}] }}").intersect_domain(self.domain)
 
     def index(self, index: AffineIndex) -> str:
         """A sum of indices in the dimensions."""
         try:
-            return index_text(substituted(index, self.environment), self.names)
+            return index_text(substituted(index, self.environment), {**self.parameters.names, **self.names})
         except KeyError as error:
             raise UndecidedScheduleError(f"no loop around an assignment to {self.target.buffer} has {error}") from None
 
@@ -119,7 +120,7 @@ class TreeEvent:
         inside: list[Subscript] = [
             substituted(one, self.environment) if isinstance(one, AffineIndex) else one for one in read.subscripts
         ]
-        return element_map(self.domain, self.at, inside, self.names, buffer, space)
+        return element_map(self.domain, self.at, inside, self.names, buffer, space, self.parameters)
 
     def common_loops(self, other: TreeEvent) -> int:
         """The number of loops around both."""
@@ -138,7 +139,8 @@ class TreeEvent:
             mine, their = self.dims[place], theirs[place]
             if self.loops[place].is_unordered and place >= outside:
                 condition = " and ".join([*equal, f"{mine} != {their}"])
-                pairs = pairs.union(isl.Map(f"{{ {self.at} -> {tuple_text(other.space, theirs)} : {condition} }}"))
+                text = f"{{ {self.at} -> {tuple_text(other.space, theirs)} : {condition} }}"
+                pairs = pairs.union(self.parameters.map(text))
             equal.append(f"{mine} = {their}")
         return pairs
 
@@ -159,6 +161,7 @@ def events_of(computation: Computation, nodes: Sequence[Node]) -> list[TreeEvent
 class _TreeWalk:
     def __init__(self, computation: Computation) -> None:
         self.buffers = computation.buffers
+        self.parameters = SizeParameters.of(computation)
         self.events: list[TreeEvent] = []
         self._count = 0
 
@@ -176,7 +179,7 @@ class _TreeWalk:
             place += 1
             match node:
                 case Loop():
-                    loop = EventLoop(node.variable, fixed(node.extent), node.kind == "parallel")
+                    loop = EventLoop(node.variable, node.extent, node.kind == "parallel")
                     self.body(node.body, (*loops, loop), (*places, place), inside)
                 case Vector():
                     for one in node.body:
@@ -198,7 +201,7 @@ class _TreeWalk:
     ) -> None:
         event = TreeEvent(
             len(self.events), loops, places, node.target, node.value, node.reduction, node.environment, known,
-            self.buffers,
+            self.buffers, self.parameters,
         )  # fmt: skip
         self.events.append(event)
 
@@ -211,8 +214,9 @@ class _TreeWalk:
         known: Mapping[str, LocalBuffer],
     ) -> None:
         """Add an assignment in a vector as one in a loop over lanes, whose rounds run at once."""
-        names = {loop.variable: f"t{place}" for place, loop in enumerate(loops)}
-        condition = f"{index_text(node.first, names)} + t{len(loops)} < {fixed(node.limit)}"
+        names = {**self.parameters.names, **{loop.variable: f"t{place}" for place, loop in enumerate(loops)}}
+        limit = index_text(sum_of(node.limit), names)
+        condition = f"{index_text(node.first, names)} + t{len(loops)} < {limit}"
         lane = EventLoop(node.variable, node.lanes, True, condition)
         self._add(one, (*loops, lane), (*places, 0), known)
 

@@ -17,7 +17,7 @@ from eqsat.runtime.kernels.polyhedral.events import TreeEvent, events_of
 from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError, UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
 from eqsat.runtime.kernels.polyhedral.locals import LocalFlows
-from eqsat.runtime.kernels.polyhedral.relations import only, point_values
+from eqsat.runtime.kernels.polyhedral.relations import SizeParameters, only, point_values
 from eqsat.runtime.kernels.polyhedral.traced import TracedRead, TracedValue
 from eqsat.runtime.kernels.polyhedral.tracing import Tracer
 
@@ -30,6 +30,7 @@ def check_schedule(computation: Computation, options: MappingOptions) -> None:
 def check_tree(computation: Computation, nodes: Sequence[Node]) -> None:
     """Prove that loops write every element that the statements define, and keep the dependences between these.
 
+    Sizes that calls give are parameters: what is proved holds for each of their values.
     IllegalScheduleError for loops that compute something else, UndecidedScheduleError for those whose assignments are
     not understood.
     """
@@ -38,7 +39,7 @@ def check_tree(computation: Computation, nodes: Sequence[Node]) -> None:
 
 def _nonempty(one: KernelStatement) -> KernelStatement:
     """A statement that reduces nothing as one that assigns the number that its reduction begins with."""
-    if all(axis.extent for axis in one.reduced):
+    if all(axis.extent != 0 for axis in one.reduced):
         return one
     value = number(neutral(one.reduction, one.value.dtype), one.value.dtype)
     return replace(one, axes=one.kept, value=value, reduction="" if one.is_fresh else one.reduction)
@@ -56,6 +57,7 @@ class ElementAccess:
 class _TreeCheck:
     def __init__(self, computation: Computation, nodes: Sequence[Node]) -> None:
         self.computation = computation.with_statements([_nonempty(one) for one in computation.statements])
+        self.parameters = SizeParameters.of(computation)
         self.dependences = Dependences(self.computation)
         self.statements = self.dependences.statements
         self.events = [one for one in events_of(self.computation, nodes) if not one.domain.is_empty()]
@@ -123,11 +125,13 @@ class _TreeCheck:
 
     def _check_races(self) -> None:
         for buffer, first, second, pairs in self.flows.races():
+            at, sizes = self.parameters.some(pairs.wrap())
+            pairs = pairs.intersect_params(at)
             mine, theirs = point_values(pairs.domain()), point_values(pairs.range())
             found = [*self._instances(first, mine), *self._instances(second, theirs)]
             texts = ", ".join(instance_text(one.statement, one.indices(values)) for one, values in found)
             raise IllegalScheduleError(
-                f"rounds {mine} and {theirs} of loops that run at once meet at {buffer}: {texts}",
+                f"rounds {mine} and {theirs} of loops that run at once meet at {buffer}: {texts}{sizes}",
                 where=self.computation.name,
                 statements=tuple(one.number for one, _ in found),
                 buffer=buffer,
@@ -194,6 +198,8 @@ class _TreeCheck:
         """Raise for a pair of rounds that break a dependence, if there is one."""
         if bad.is_empty():
             return
+        at_sizes, sizes = self.parameters.some(bad.wrap())
+        bad, pairs = bad.intersect_params(at_sizes), pairs.intersect_params(at_sizes)
         round_ = only(point_values(bad.domain()), bad.domain())
         later = bad.intersect_domain(round_).range()
         later = only(point_values(later), later)
@@ -205,7 +211,7 @@ class _TreeCheck:
         theirs = other.indices(point_values(instances.intersect_domain(at).range()))
         raise IllegalScheduleError(
             f"{buffer} {what}: statement {one.number}, {instance_text(one.statement, mine)}, has to come before "
-            f"statement {other.number}, {instance_text(other.statement, theirs)}",
+            f"statement {other.number}, {instance_text(other.statement, theirs)}{sizes}",
             where=self.computation.name,
             statements=(one.number, other.number),
             buffer=buffer,
@@ -227,9 +233,8 @@ class _TreeCheck:
         if first is second:
             again = again.subtract(first.event.identity)
         if not again.is_empty():
-            event = only(point_values(again.domain()), again.domain())
-            values = point_values(first.contributions.intersect_domain(event).range())
-            self._refuse_one(first.statement, "is computed twice", values)
+            instances = first.contributions.intersect_domain(again.domain()).range()
+            self._refuse_one(first.statement, "is computed twice", instances)
 
     def _check_parts(self, first: TracedValue, second: TracedValue) -> None:
         """Prove that what adds to an element reads it after earlier parts are stored, and that none begins anew."""
@@ -274,17 +279,17 @@ class _TreeCheck:
             if not any(earlier.value is None for earlier in store.earlier):
                 begun = begun.union(store.elements.range())
         if not missing.is_empty():
-            self._refuse_one(one, "is not computed", point_values(missing))
+            self._refuse_one(one, "is not computed", missing)
         if one.statement.is_fresh:
             old = needed.subtract(begun)
             if not old.is_empty():
-                values = point_values(old.apply(one.writes.reverse()))
-                self._refuse_one(one, "adds to an element that nothing begins", values)
+                self._refuse_one(one, "adds to an element that nothing begins", old.apply(one.writes.reverse()))
 
-    def _refuse_one(self, one: PolyhedralStatement, what: str, values: Sequence[int]) -> None:
-        indices = one.indices(values)
+    def _refuse_one(self, one: PolyhedralStatement, what: str, instances: isl.Set) -> None:
+        at, sizes = self.parameters.some(instances)
+        indices = one.indices(point_values(instances.intersect_params(at)))
         raise IllegalScheduleError(
-            f"statement {one.number}, {instance_text(one.statement, indices)}, {what}",
+            f"statement {one.number}, {instance_text(one.statement, indices)}, {what}{sizes}",
             where=self.computation.name,
             statements=(one.number,),
             buffer=one.statement.target,

@@ -190,7 +190,7 @@ class Tracer:
     @staticmethod
     def _relation(event: TreeEvent, one: PolyhedralStatement, equations: Sequence[str]) -> isl.Map:
         text = f"{{ {event.at} -> {one.at} : {' and '.join(equations) or 'true'} }}"
-        return isl.Map(text).intersect_domain(event.domain).intersect_range(one.domain)
+        return event.parameters.map(text).intersect_domain(event.domain).intersect_range(one.domain)
 
     @staticmethod
     def _by_name(event: TreeEvent, one: PolyhedralStatement) -> list[str]:
@@ -212,7 +212,7 @@ class Tracer:
         if isinstance(wanted, Coordinate):
             if not isinstance(value, Coordinate):
                 return False
-            match.equations.append(f"{index_text(wanted.index, one.names)} = {event.index(value.index)}")
+            match.equations.append(f"{index_text(wanted.index, one.terms)} = {event.index(value.index)}")
             return True
         if isinstance(value, ElementRead | Coordinate) or len(value.operands) != len(wanted.operands):
             return False
@@ -235,7 +235,7 @@ class Tracer:
             if isinstance(theirs, AffineIndex):
                 if not isinstance(mine, AffineIndex):
                     return False
-                match.equations.append(f"{index_text(theirs, one.names)} = {event.index(mine)}")
+                match.equations.append(f"{index_text(theirs, one.terms)} = {event.index(mine)}")
             elif isinstance(mine, AffineIndex) or not self._same(event, mine, theirs, one, match):
                 return False
         match.reads.append((event, event.identity, access))

@@ -16,3 +16,12 @@ def test_the_loops_of_every_program_are_legal(way: str) -> None:
     options = MappingOptions.of(WAYS[way])
     for program in RIGHT:
         check_schedule(of_program(program), options)
+
+
+@pytest.mark.parametrize("way", ["narrow, along rows", "two threads"])
+def test_the_loops_of_every_program_are_legal_for_all_values_of_free_sizes(way: str) -> None:
+    options = MappingOptions.of(WAYS[way])
+    made = [of_program(program, is_free=True) for program in RIGHT]
+    for one in made:
+        check_schedule(one, options)
+    assert sum(bool(one.sizes) for one in made) > 0.8 * len(made)
