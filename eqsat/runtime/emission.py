@@ -8,7 +8,7 @@ from typing import Any
 from eqsat.errors import UsageError
 from eqsat.runtime.c.kernel import c_text, computation_of
 from eqsat.runtime.c.tuned import FunctionLike, fastest_options, function_of, opened_at, options_for
-from eqsat.runtime.cuda.comprehension_kernels import cuda_kernels
+from eqsat.runtime.cuda.comprehension_kernels import cuda_kernels, free_cuda_kernels
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
 
@@ -45,13 +45,6 @@ def emit(
     """
     if target not in ("c", "cuda"):
         raise UsageError(f"target = {target!r}", where="emit", expected="'c' or 'cuda'")
-    if target == "cuda" and free:
-        raise UsageError(
-            f"free = {free!r}",
-            where="emit for cuda",
-            expected="no free sizes: the blocks of a launch are counted from numbers",
-            remedy="leave free out, or emit C",
-        )
     found = function_of(function)
     concrete, tensors = found.bind(arguments, named)
     inferred = opened_at(found, concrete, free)
@@ -61,6 +54,7 @@ def emit(
         raise UsageError(f"{type(options).__name__} for {target}", where="emit", expected=wanted.__name__)
     if isinstance(options, GpuMapping) or target == "cuda":
         assert not isinstance(options, MappingOptions)
-        return "\n".join(kernel.text for kernel in cuda_kernels(computation, GpuMapping.of(options)))
+        make = free_cuda_kernels if computation.sizes else cuda_kernels
+        return "\n".join(kernel.text for kernel in make(computation, GpuMapping.of(options)))
     chosen = fastest_options(found, inferred) if options == "fastest" else options_for(found, options)
     return c_text(computation, chosen).code

@@ -12,9 +12,9 @@ class KernelSource:
     """CUDA C++ of one kernel, compiled after the prelude, for fixed shapes and strides.
 
     `entry` is the function's name, which has C linkage. It takes one pointer for each of `arguments`, values of the
-    graph, operands first: to the first element of the value's view. `code` names nothing of the graph, so that equal
-    kernels are compiled once; the graph's names stand in `comment`. Nothing is launched where `grid` holds a
-    0. `shared` is dynamic shared memory, in bytes.
+    graph, operands first: to the first element of the value's view, and then an int for each of `numbers`. `code` names
+    nothing of the graph, so that equal kernels are compiled once; the graph's names stand in `comment`. Nothing is
+    launched where `grid` holds a 0. `shared` is dynamic shared memory, in bytes.
     """
 
     entry: str
@@ -24,6 +24,7 @@ class KernelSource:
     block: Extent
     shared: int = 0
     comment: str = ""
+    numbers: tuple[int, ...] = ()
 
     @property
     def text(self) -> str:

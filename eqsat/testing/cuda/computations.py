@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from eqsat.errors import BackendError
 from eqsat.language.terms import Array
 from eqsat.runtime.kernels.nests.computation import Computation, KernelBuffer
+from eqsat.runtime.kernels.nests.extents import value_at
 from eqsat.runtime.kernels.nests.printing.cuda_printer import FAILED
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.programs.arrays import aligned
@@ -24,17 +27,22 @@ def run_kernels(
     tensors: Mapping[str, Array],
     *,
     descending: bool = False,
+    sizes: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[dict[str, Array], bool]:
     """The results by name, and whether a kernel failed; `tensors` are operands, and results that are updated.
 
-    Memory that is not given begins as NaN; BackendError where a kernel writes beyond a buffer.
+    `sizes` are those that the computation leaves free, which the kernels are launched with. Memory that is not given
+    begins as NaN; BackendError where a kernel writes beyond a buffer.
     """
     memory: dict[str, Array] = {}
+    shapes: dict[str, list[int]] = {}
     for name, buffer in computation.buffers.items():
-        memory[name] = aligned(buffer.nbytes + 2 * _GUARD_BYTES)
+        shape = [value_at(extent, sizes) for extent in buffer.shape]
+        shapes[name] = shape
+        memory[name] = aligned(math.prod(shape) * buffer.dtype.itemsize + 2 * _GUARD_BYTES)
         memory[name][:] = _GUARD
         if name in tensors:
-            _elements(memory[name], buffer)[...] = tensors[name]
+            _elements(memory[name], buffer, shape)[...] = tensors[name]
     failed = np.zeros(1, np.int32)
     for kernel in kernels:
         addresses = [
@@ -45,13 +53,15 @@ def run_kernels(
         for name in kernel.arguments:
             if name != FAILED and _is_damaged(memory[name]):
                 raise BackendError(f"{kernel.entry} wrote beyond {name}", where=computation.name)
-    results = {name: _elements(memory[name], computation.buffers[name]).copy() for name in computation.results}
+    results = {
+        name: _elements(memory[name], computation.buffers[name], shapes[name]).copy() for name in computation.results
+    }
     return results, bool(failed[0])
 
 
-def _elements(memory: Array, buffer: KernelBuffer) -> Array:
-    inner = memory[_GUARD_BYTES : _GUARD_BYTES + buffer.nbytes]
-    return inner.view(buffer.dtype.numpy).reshape(buffer.shape)
+def _elements(memory: Array, buffer: KernelBuffer, shape: Sequence[int]) -> Array:
+    inner = memory[_GUARD_BYTES : _GUARD_BYTES + math.prod(shape) * buffer.dtype.itemsize]
+    return inner.view(buffer.dtype.numpy).reshape(shape)
 
 
 def _is_damaged(memory: Array) -> bool:

@@ -74,7 +74,8 @@ class _Kernel:
     turn: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, source: KernelSource, addresses: Sequence[int], descending: bool) -> None:
-        pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
+        values = (*addresses, *source.numbers)
+        pointers = (ctypes.c_void_p * max(len(values), 1))(*values)
         launch = (ctypes.c_uint * 8)(*source.grid, *source.block, source.shared, descending)
         with self.turn:
             fault = self.function(pointers, launch)
@@ -130,7 +131,15 @@ class _Emulator:
             self._kernels[key] = _Kernel(function, lock)
 
     def _key(self, source: KernelSource) -> str:
-        return key_of(prelude(), shim(), *self._compiler, *FLAGS, source.entry, source.code, str(len(source.arguments)))
+        return key_of(
+            prelude(),
+            shim(),
+            *self._compiler,
+            *FLAGS,
+            source.entry,
+            source.code,
+            _parameters(source),
+        )
 
 
 @cache
@@ -193,6 +202,11 @@ def _compiled(sources: dict[str, KernelSource], compiler: str) -> bytes:
     )
 
 
+def _parameters(source: KernelSource) -> str:
+    """The numbers of pointers and of ints that a kernel takes."""
+    return f"{len(source.arguments)}, {len(source.numbers)}"
+
+
 def _kept(source: KernelSource) -> Path:
     """The kernel's text in a file of its own, for a person to read."""
     path = Path(tempfile.mkdtemp(prefix="eqsat-kernel-")) / f"{source.entry}.cu"
@@ -214,7 +228,7 @@ def _translation_unit(sources: dict[str, KernelSource]) -> str:
             "}",
             f"#undef {source.entry}",
             f'extern "C" const char* run_{key}(void** addresses, const unsigned* launch) {{',
-            f"  auto body = [](void* p) {{ emulator::call<{len(source.arguments)}>({entry}, (void**)p); }};",
+            f"  auto body = [](void* p) {{ emulator::call<{_parameters(source)}>({entry}, (void**)p); }};",
             f'  return emulator::run("{source.entry}", body, addresses, launch);',
             "}",
         ]

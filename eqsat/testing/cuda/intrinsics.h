@@ -202,6 +202,17 @@ static inline void move(void* to, const void* from, const void* address, size_t 
 template <class T>
 struct Same {
   typedef T type;
+  static const bool is_int = false;
+};
+template <>
+struct Same<const int> {
+  typedef const int type;
+  static const bool is_int = true;
+};
+template <>
+struct Same<int> {
+  typedef int type;
+  static const bool is_int = true;
 };
 template <class T>
 struct IsPointer {
@@ -217,13 +228,29 @@ struct Call {  // arguments in braces are evaluated in their order
     kernel(arguments...);
   }
 };
+template <class T>
+struct Value {
+  static_assert(Same<T>::is_int, "a kernel's parameters are pointers, and ints behind them");
+  static T of(void* address) { return (T)(size_t)address; }
+};
+template <class T>
+struct Value<T*> {
+  static T* of(void* address) { return (T*)address; }
+};
 template <int COUNT, class... P>
+constexpr bool pointers_first() {
+  const bool are[] = {IsPointer<P>::value..., true};
+  for (int i = 0; i < int(sizeof...(P)); i++)
+    if (are[i] != (i < COUNT)) return false;
+  return true;
+}
+template <int COUNT, int NUMBERS, class... P>
 void call(void (*kernel)(P...), void** addresses) {
-  static_assert(sizeof...(P) == COUNT, "a kernel takes one pointer for each of the source's arguments");
-  static_assert((IsPointer<P>::value && ... && true), "a kernel's parameters are pointers");
+  static_assert(sizeof...(P) == COUNT + NUMBERS, "a kernel takes one pointer for each of the source's arguments");
+  static_assert(pointers_first<COUNT, P...>(), "a kernel takes pointers, and an int for each of the source's numbers");
   int i = 0;
   (void)i;
-  Call{kernel, (P)addresses[i++]...};
+  Call{kernel, Value<P>::of(addresses[i++])...};
 }
 
 }  // namespace emulator

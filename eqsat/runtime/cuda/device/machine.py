@@ -60,11 +60,12 @@ class KernelStep:
         self._launch = toolkit.driver.launchKernel
         self._function = toolkit.function(source)
         self._extents = (*source.grid, *source.block, source.shared)
-        self._values = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
-        # The driver takes the address of each argument's value.
+        values = (*addresses, *source.numbers)
+        self._values = (ctypes.c_void_p * max(len(values), 1))(*values)
+        # The driver takes the address of each argument's value: of an int, that of its low bytes.
         size = ctypes.sizeof(ctypes.c_void_p)
         first = ctypes.addressof(self._values)
-        self._arguments = (ctypes.c_void_p * max(len(addresses), 1))(*(first + i * size for i in range(len(addresses))))
+        self._arguments = (ctypes.c_void_p * max(len(values), 1))(*(first + i * size for i in range(len(values))))
 
     def launch(self, stream: int, workspace: int) -> None:
         """Put the kernel on a stream."""

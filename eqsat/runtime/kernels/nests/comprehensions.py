@@ -52,7 +52,7 @@ _RESERVED = re.compile(
     r"register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|"
     r"asm|typeof|true|false|failed|workspace|[iutxy]\d+|f16|bf16|f8|sum|difference|product|quotient|cut_remainder|"
     r"maximum|minimum|magnitude|signum|widen|power|entry|main|INLINE|CHECKED|INSIDE|NAN|INFINITY|M_.*|_.*|.*_|"
-    r".*_(\d+|[tulrfpv])|[jy][01n]|"
+    r".*_(\d+|[tulrfpqv])|[jy][01n]|"
     r"alignas|alignof|and|and_eq|bitand|bitor|catch|char\d+_t|class|compl|concept|consteval|constexpr|constinit|"
     r"const_cast|co_await|co_return|co_yield|decltype|delete|dynamic_cast|explicit|export|friend|mutable|namespace|new|"
     r"noexcept|not|not_eq|nullptr|operator|or|or_eq|private|protected|public|reinterpret_cast|requires|static_assert|"

@@ -66,6 +66,13 @@ def largest(extent: Extent) -> int:
     return min(extent.high, LONGEST) if isinstance(extent, AffineIndex) else extent
 
 
+def rounds(extent: Extent, together: int) -> Extent:
+    """The number of groups of so many that an extent is, the last of which may be smaller."""
+    if isinstance(extent, int):
+        return -(-extent // together)
+    return number_or_sum((extent + (together - 1)) // together)
+
+
 def fixed(extent: Extent) -> int:
     """The number that an extent is; UnsupportedError for one that sizes of a call decide."""
     if isinstance(extent, AffineIndex):

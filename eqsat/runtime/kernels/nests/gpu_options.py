@@ -11,6 +11,10 @@ from eqsat.runtime.kernels.nests.options import MOST_UNROLLED, Fusion, changed, 
 
 #: The most threads of a block, and the most bytes of arrays that they share, on every GPU.
 MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
+#: The most points of a box; with the threads beyond the last one, an int still counts them.
+MOST_POINTS = 2**31 - 2**20
+#: The largest size that a launch gives a kernel, and the longest extent that follows: an int holds sums of a few.
+MOST_FREE = 2**29
 _COUNTS = (
     "threads", "block_rows", "block_columns", "thread_rows", "thread_columns", "reduced_tile", "unroll",
     "reduction_threads", "long_reduction", "few_elements",

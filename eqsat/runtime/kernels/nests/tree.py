@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
 from eqsat.runtime.kernels.nests.computation import ElementRead, Environment, KernelBuffer
-from eqsat.runtime.kernels.nests.extents import Extent
+from eqsat.runtime.kernels.nests.extents import Extent, product_at
 from eqsat.runtime.kernels.nests.options import Blas
 
 
@@ -127,13 +128,33 @@ class Named:
 
 
 @dataclass(frozen=True)
+class PointCount:
+    """A variable for the number of points of a box, in the rest of the block."""
+
+    variable: str
+    extents: tuple[Extent, ...]
+
+
+@dataclass(frozen=True)
+class IndexSplit:
+    """Variables for the indices at a place of a box, counted row after row, in the rest of the block.
+
+    Sizes of a call decide the extents: where all are numbers, indices are sums.
+    """
+
+    variables: tuple[str, ...]
+    extents: tuple[Extent, ...]
+    place: AffineIndex
+
+
+@dataclass(frozen=True)
 class Guard:
     """A body for threads of a GPU whose sums of indices are all below their bounds; no barrier is inside.
 
     The sums in `least` are no less than theirs.
     """
 
-    below: tuple[tuple[AffineIndex, int], ...]
+    below: tuple[tuple[AffineIndex, Extent], ...]
     body: tuple[Node, ...]
     least: tuple[tuple[AffineIndex, int], ...] = ()
 
@@ -172,8 +193,25 @@ class BlockFold:
 
 
 #: Nodes of kernels of a GPU alone.
-GpuNode: TypeAlias = "Named | Guard | ThreadLoop | Promoted | Barrier | BlockFold"
+GpuNode: TypeAlias = "Named | PointCount | IndexSplit | Guard | ThreadLoop | Promoted | Barrier | BlockFold"
 Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode"
+
+
+@dataclass(frozen=True)
+class BlockCount:
+    """The number of blocks of a launch that sizes of a call decide: a product of factors.
+
+    Each is the number of points of a box, by so many together, rounded up.
+    """
+
+    factors: tuple[tuple[tuple[Extent, ...], int], ...]
+
+    def at(self, sizes: Mapping[str, int]) -> int:
+        """The number for sizes by their names in the kernel."""
+        total = 1
+        for extents, together in self.factors:
+            total *= -(-product_at(extents, sizes) // together)
+        return total
 
 
 @dataclass(frozen=True)
@@ -184,6 +222,6 @@ class GpuKernel:
     """
 
     body: tuple[Node, ...]
-    blocks: int = 1
+    blocks: int | BlockCount = 1
     threads: tuple[int, int] = (1, 1)
     purpose: str = ""

@@ -170,8 +170,21 @@ def test_a_kernel_that_takes_other_arguments_than_its_source_says_is_refused() -
     code = 'extern "C" __global__ void k(const int* a, int n) { }'
     with pytest.raises(BackendError, match="one pointer for each"):
         emulate(KernelSource("k", code, ("a",), (1, 1, 1), (1, 1, 1)), [0])
-    with pytest.raises(BackendError, match="parameters are pointers"):
+    with pytest.raises(BackendError, match="an int for each of the source's numbers"):
         emulate(KernelSource("k", code, ("a", "b"), (1, 1, 1), (1, 1, 1)), [0, 0])
+    for parameters, said in (("int n, const int* a", "takes pointers, and an int"), ("int* a, float n", "ints behind")):
+        code = f'extern "C" __global__ void k({parameters}) {{ }}'
+        with pytest.raises(BackendError, match=said):
+            emulate(KernelSource("k", code, ("a",), (1, 1, 1), (1, 1, 1), numbers=(3,)), [0])
+
+
+def test_numbers_of_a_launch_are_ints_behind_the_pointers() -> None:
+    made_here = np.zeros(3, np.int32)
+    code = 'extern "C" __global__ void k(int* b, const int n, int m) { b[threadIdx.x] = n * 10 + m; }'
+    for n, m in ((7, -2), (0, 1 << 20)):
+        source = KernelSource("k", code, ("b",), (1, 1, 1), (3, 1, 1), numbers=(n, m))
+        emulate(source, [made_here.ctypes.data])
+        assert made_here.tolist() == [n * 10 + m] * 3
 
 
 def test_launches_that_no_gpu_takes_are_refused() -> None:

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.nests.tree import Barrier, Guard, Named, Node
+from eqsat.runtime.kernels.nests.extents import Extent
+from eqsat.runtime.kernels.nests.tree import Barrier, Guard, IndexSplit, Named, Node, PointCount
 
 #: The statement at which the threads of a block wait for each other.
 BARRIER = "__syncthreads();"
@@ -40,12 +41,16 @@ class MappingPrinter(ABC):
     def sum_text(self, index: AffineIndex) -> str:
         """A sum of variables of the kernel as text."""
 
-    def mapped(self, node: Named | Guard | Barrier) -> None:
+    def mapped(self, node: Named | PointCount | IndexSplit | Guard | Barrier) -> None:
         """Write a node of the mapping."""
         match node:
             case Named():
                 made = self.sum_of(node.value)
                 self.constant("long long" if made.is_wide else "int", node.variable, self.sum_text(made))
+            case PointCount():
+                self.constant("int", node.variable, " * ".join(map(self._factor, node.extents)) or "1")
+            case IndexSplit():
+                self._split(node)
             case Guard():
                 bounds = self.bounds(node)
                 if not bounds:
@@ -56,16 +61,38 @@ class MappingPrinter(ABC):
             case Barrier():
                 self.line(BARRIER)
 
-    def bounds(self, node: Guard) -> list[tuple[str, str, int]]:
-        """The conditions of a guard without those that always hold: a sum, the sign of a comparison and a number."""
-        found = []
-        for index, bound in node.least:
+    def _split(self, node: IndexSplit) -> None:
+        """Define indices, the last first, by what is left of a place."""
+        place = self.sum_of(node.place)
+        for variable, extent in reversed([*zip(node.variables, node.extents, strict=True)][1:]):
+            text, by = self.sum_text(place), self._factor(extent)
+            text = text if text.isidentifier() else f"({text})"
+            self.constant("int", variable, f"{text} % {by}")
+            rest = f"{variable}_q"
+            self.constant("int", rest, f"{text} / {by}")
+            place = AffineIndex.variable(rest, max(place.high + 1, 2))
+        self.constant("int", node.variables[0], self.sum_text(place))
+
+    def _factor(self, extent: Extent) -> str:
+        """An extent as a factor."""
+        text = str(extent) if isinstance(extent, int) else self.sum_text(self.sum_of(extent))
+        return text if text.isidentifier() or text.isdecimal() else f"({text})"
+
+    def bounds(self, node: Guard) -> list[tuple[str, str, int | str]]:
+        """The conditions of a guard without those that always hold: a sum, the sign of a comparison and a bound."""
+        found: list[tuple[str, str, int | str]] = []
+        for index, least in node.least:
             made = self.sum_of(index)
-            if made.low < bound:
-                found.append((self.sum_text(made), ">=", bound))
+            if made.low < least:
+                found.append((self.sum_text(made), ">=", least))
         for index, bound in node.below:
             made = self.sum_of(index)
+            if not isinstance(bound, int):
+                most = self.sum_of(bound)
+                if made.high >= most.low:
+                    found.append((self.sum_text(made), "<", self.sum_text(most)))
+                continue
             if made.high >= bound:
-                made, bound = made.compared(bound) if made.low >= 0 else (made, bound)
-                found.append((self.sum_text(made), "<", bound))
+                made, end = made.compared(bound) if made.low >= 0 else (made, bound)
+                found.append((self.sum_text(made), "<", end))
         return found

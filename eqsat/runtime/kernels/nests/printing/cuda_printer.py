@@ -10,12 +10,26 @@ from importlib.resources import files
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import STORED
-from eqsat.runtime.kernels.nests.computation import Computation, reads
-from eqsat.runtime.kernels.nests.extents import largest
+from eqsat.runtime.kernels.nests.computation import Computation, reads, substituted
+from eqsat.runtime.kernels.nests.extents import largest, number_or_sum, sum_of
+from eqsat.runtime.kernels.nests.launches import FreeKernel
 from eqsat.runtime.kernels.nests.printing.cuda_nodes import MappingPrinter
 from eqsat.runtime.kernels.nests.printing.dialects import CudaCpp
+from eqsat.runtime.kernels.nests.printing.lines import Lines
 from eqsat.runtime.kernels.nests.printing.nodes import NodePrinter
-from eqsat.runtime.kernels.nests.tree import Assign, Barrier, BlockFold, GpuKernel, Guard, Local, Loop, Named, Node
+from eqsat.runtime.kernels.nests.tree import (
+    Assign,
+    Barrier,
+    BlockFold,
+    GpuKernel,
+    Guard,
+    IndexSplit,
+    Local,
+    Loop,
+    Named,
+    Node,
+    PointCount,
+)
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.writer import bare
 
@@ -31,12 +45,30 @@ def _checks() -> str:
 
 
 def cuda_kernel(computation: Computation, kernel: GpuKernel, number: int) -> KernelSource:
-    """The text of a kernel, one of those of a computation.
+    """The text of a kernel, one of those of a computation whose sizes are all numbers.
 
     Its arguments are buffers by name, those that it reads alone and then those that it writes, and `failed`, one i32,
     where it can fail.
     """
-    return _CudaPrinter(computation).source(kernel, number)
+    assert not computation.sizes and isinstance(kernel.blocks, int), computation.sizes
+    return _CudaPrinter(computation).source(kernel, number, kernel.blocks)
+
+
+def free_cuda_kernel(
+    computation: Computation, constants: Sequence[Named], kernel: GpuKernel, number: int
+) -> FreeKernel:
+    """The text of a kernel of a computation with free sizes, which are arguments behind those of `cuda_kernel`.
+
+    Extents are stated by `constants` of the kernel, which it defines as far as it reads them.
+    """
+    source = _CudaPrinter(computation, constants).source(kernel, number, 0)
+    known = {one.variable: one.value for one in constants}
+    boxes = frozenset(
+        tuple(number_or_sum(substituted(sum_of(axis.extent), known)) for axis in axes)
+        for one in computation.statements
+        for axes in (one.kept, one.reduced)
+    )
+    return FreeKernel(source, computation.sizes, kernel.blocks, boxes, tuple(constants))
 
 
 def buffers_of(computation: Computation, kernel: GpuKernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -50,15 +82,23 @@ def buffers_of(computation: Computation, kernel: GpuKernel) -> tuple[tuple[str, 
 
 
 class _CudaPrinter(NodePrinter, MappingPrinter):
-    def __init__(self, computation: Computation) -> None:
+    def __init__(self, computation: Computation, constants: Sequence[Named] = ()) -> None:
         super().__init__(computation, CudaCpp())
         self._shared: list[str] = []
+        self._constants = constants
+        for one in constants:
+            self.lines.name(one.variable)
 
-    def source(self, kernel: GpuKernel, number: int) -> KernelSource:
-        """The kernel of a tree."""
+    def source(self, kernel: GpuKernel, number: int, blocks: int) -> KernelSource:
+        """The kernel of a tree, launched by so many blocks."""
         computation = self.computation
         self.nodes(kernel.body)
-        lines = self.lines.text
+        body = self.lines.text
+        self.lines = self.scalars.lines = Lines()
+        for one in self._constants:
+            if any(re.search(rf"\b{one.variable}\b", line) for line in body):
+                self.mapped(one)
+        lines = [*self.lines.text, *body]
         read, written = buffers_of(computation, kernel)
         names = [*read, *written]
         parameters = [
@@ -71,19 +111,18 @@ class _CudaPrinter(NodePrinter, MappingPrinter):
             parameters.append("i32* __restrict__ failed_")
             lines = ["  bool failed = false;", *lines, "  if (failed) *failed_ = 1;"]
             checks = _checks()
+        parameters += [f"const int {name}" for name in computation.sizes]
         columns, rows = kernel.threads
         entry = f"{computation.name}_{number}"
         joined = ",\n    ".join(parameters)
         head = f'extern "C" __global__ void __launch_bounds__({columns * rows}) {entry}(\n    {joined}) {{'
         code = "\n".join([*([checks] if checks else []), head, *lines, "}", ""])
-        return KernelSource(
-            entry, code, tuple(names), (kernel.blocks, 1, 1), (columns, rows, 1), comment=computation.name
-        )
+        return KernelSource(entry, code, tuple(names), (blocks, 1, 1), (columns, rows, 1), comment=computation.name)
 
     def node(self, node: Node) -> None:
         """Write a statement."""
         match node:
-            case Named() | Guard():
+            case Named() | PointCount() | IndexSplit() | Guard():
                 self.mapped(node)
             case Barrier():
                 self.mapped(node)

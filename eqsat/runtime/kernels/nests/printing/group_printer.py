@@ -44,6 +44,7 @@ class _GroupPrinter(MappingPrinter):
             self.body.writer.comment(kernel.purpose)
         self._last(kernel.body)
         columns, rows = kernel.threads
+        assert isinstance(kernel.blocks, int), "groups have no free sizes"
         return self.body.source(entry_name(self.body.group), (kernel.blocks, 1, 1), (columns, rows, 1))
 
     def _last(self, nodes: Sequence[Node]) -> None:

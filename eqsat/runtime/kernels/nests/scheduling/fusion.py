@@ -160,10 +160,10 @@ def _renamed(given: KernelStatement, first: KernelStatement) -> KernelStatement 
     known = {axis.name for axis in given.axes if is_several(axis.extent)}
     if known != environment.keys():
         return None
-    return replace(given, axes=first.kept, place=first.place, value=_moved(given.value, environment))
+    return replace(given, axes=first.kept, place=first.place, value=moved(given.value, environment))
 
 
-def _moved(value: Expr, environment: Mapping[str, AffineIndex]) -> Expr:
+def moved(value: Expr, environment: Mapping[str, AffineIndex]) -> Expr:
     """A value with its indices replaced."""
 
     def change(one: Expr) -> Expr | None:
@@ -171,7 +171,7 @@ def _moved(value: Expr, environment: Mapping[str, AffineIndex]) -> Expr:
             return Coordinate.of(substituted(one.index, environment), one.dtype)
         if isinstance(one, ElementRead):
             subscripts = [
-                substituted(s, environment) if isinstance(s, AffineIndex) else _moved(s, environment)
+                substituted(s, environment) if isinstance(s, AffineIndex) else moved(s, environment)
                 for s in one.subscripts
             ]
             return ElementRead.of(one.buffer, one.dtype, subscripts, one.checked)

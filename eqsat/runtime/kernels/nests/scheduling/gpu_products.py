@@ -17,19 +17,19 @@ from eqsat.runtime.kernels.nests.computation import (
     reads,
     rebuilt,
 )
-from eqsat.runtime.kernels.nests.extents import fixed
+from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, is_several, largest, rounds
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
+from eqsat.runtime.kernels.nests.scheduling.gpu_boxes import block_variable, bound_of, places
 from eqsat.runtime.kernels.nests.scheduling.gpu_elements import (
     BLOCK,
     THREAD,
     THREAD_ROW,
     power_of_two,
-    size_of,
 )
 from eqsat.runtime.kernels.nests.scheduling.strides import depends
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
-from eqsat.runtime.kernels.nests.tree import Assign, Barrier, GpuKernel, Guard, Local, Loop, Named, Node
+from eqsat.runtime.kernels.nests.tree import Assign, Barrier, BlockCount, GpuKernel, Guard, Local, Loop, Named, Node
 
 #: Extents from which on an index is tiled.
 _LEAST = 3
@@ -44,7 +44,7 @@ def product_axes(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]
     if statement.reduction != "+" or not statement.reduced or is_risky(statement.value):
         return None
     given = reads(statement.value)
-    if not all(read.is_affine and buffers[read.buffer].count for read in given):
+    if not all(read.is_affine and not buffers[read.buffer].is_empty for read in given):
         return None
     *others, column = statement.kept or (LoopAxis("", 0),)
 
@@ -52,10 +52,10 @@ def product_axes(statement: KernelStatement, buffers: Mapping[str, KernelBuffer]
         by_row = any(depends(read, row.name) and not depends(read, column.name) for read in given)
         return by_row and any(depends(read, column.name) and not depends(read, row.name) for read in given)
 
-    rows = [axis for axis in others if axis.count >= _LEAST and suits(axis)]
-    if column.count < _LEAST or not rows:
+    rows = [axis for axis in others if largest(axis.extent) >= _LEAST and suits(axis)]
+    if largest(column.extent) < _LEAST or not rows:
         return None
-    return max(rows, key=lambda axis: axis.count), column
+    return max(rows, key=lambda axis: largest(axis.extent)), column
 
 
 @dataclass(frozen=True)
@@ -93,16 +93,19 @@ class ProductSchedule:
     def __post_init__(self) -> None:
         options, statement = self.options, self.chain.first
         self.dtype = statement.value.dtype
-        self.block_rows = min(options.block_rows, power_of_two(self.row.count))
-        self.block_columns = min(options.block_columns, power_of_two(self.column.count))
-        self.rows = min(options.thread_rows, -(-self.row.count // self.block_rows))
-        self.columns = min(options.thread_columns, -(-self.column.count // self.block_columns))
+        row, column = bound_of(self.row.extent), bound_of(self.column.extent)
+        self.block_rows = min(options.block_rows, power_of_two(row))
+        self.block_columns = min(options.block_columns, power_of_two(column))
+        self.rows = min(options.thread_rows, -(-row // self.block_rows))
+        self.columns = min(options.thread_columns, -(-column // self.block_columns))
         self.threads = self.block_rows * self.block_columns
-        self.outer = [axis for axis in statement.kept if axis not in (self.row, self.column) and axis.count > 1]
+        self.outer = [
+            axis for axis in statement.kept if axis not in (self.row, self.column) and is_several(axis.extent)
+        ]
         self.steps: dict[str, int] = {}
         left = options.reduced_tile
         for axis in reversed(statement.reduced):
-            self.steps[axis.name] = min(axis.count, left)
+            self.steps[axis.name] = min(bound_of(axis.extent), left)
             left = max(left // self.steps[axis.name], 1)
         self.spans = {
             self.row.name: self.block_rows * self.rows,
@@ -115,7 +118,7 @@ class ProductSchedule:
         """Work out where a tile begins, and the place of a thread's element in it, by indices."""
         row, column, statement = self.row, self.column, self.chain.first
         self.begin = {
-            axis.name: AffineIndex.variable(f"{axis.name}_t", -(-axis.count // self.spans[axis.name]))
+            axis.name: AffineIndex.variable(f"{axis.name}_t", -(-bound_of(axis.extent) // self.spans[axis.name]))
             * self.spans[axis.name]
             for axis in (row, column, *statement.reduced)
         }
@@ -130,15 +133,15 @@ class ProductSchedule:
 
     def kernel(self) -> GpuKernel:
         """The tree, and the blocks and threads."""
-        tiles = [-(-axis.count // self.spans[axis.name]) for axis in (self.row, self.column)]
-        extents = [*(axis.count for axis in self.outer), *tiles]
+        tiles = [rounds(axis.extent, self.spans[axis.name]) for axis in (self.row, self.column)]
+        extents: list[Extent] = [*(axis.extent for axis in self.outer), *tiles]
         names = [*(axis.name for axis in self.outer), f"{self.row.name}_t", f"{self.column.name}_t"]
-        blocks = math.prod(extents)
-        size_of(self.chain.first.kept)
-        places = unflattened(AffineIndex.variable(BLOCK, blocks), extents)
-        nodes: list[Node] = [
-            Named(name, place) for name, place, extent in zip(names, places, extents, strict=True) if extent > 1
-        ]
+        blocks: int | BlockCount = math.prod(extent for extent in extents if isinstance(extent, int))
+        if any(is_free(extent) for extent in extents):
+            outer = tuple(axis.extent for axis in self.outer)
+            sides = [((axis.extent,), self.spans[axis.name]) for axis in (self.row, self.column)]
+            blocks = BlockCount(((outer, 1), *sides))
+        nodes, _ = places(names, extents, block_variable(blocks, BLOCK))
         promotions = self._promotions()
         nodes += [Local(one.tile, is_shared=True) for one in promotions]
         local, total = self._register("acc")
@@ -165,7 +168,7 @@ class ProductSchedule:
 
     def _inside(self, body: Node) -> Node:
         """A statement for every element of a thread that the target has."""
-        below = tuple((self.at[axis.name], axis.count) for axis in (self.row, self.column))
+        below = tuple((self.at[axis.name], axis.extent) for axis in (self.row, self.column))
         return self._each(Guard(below, (body,)))
 
     def _sums(self, total: ElementRead, promotions: Sequence[Promotion]) -> list[Node]:
@@ -174,19 +177,19 @@ class ProductSchedule:
         value, is_whole = self._promoted(statement.value, promotions)
         update = Assign(total, value, "+", self.at)
         body: Node = self._each(update) if is_whole else self._inside(update)
-        below = tuple((self.at[axis.name], axis.count) for axis in statement.reduced)
+        below = tuple((self.at[axis.name], axis.extent) for axis in statement.reduced)
         body = Guard(below, (body,))
         steps = [LoopAxis(f"{axis.name}_f", self.steps[axis.name]) for axis in statement.reduced]
         for number, step in enumerate(axis for axis in reversed(steps) if axis.count > 1):
             body = Loop(step.name, step.count, (body,), unroll=1 if number else self.options.unroll, is_reduced=True)
         nodes: list[Node] = [body]
-        tiles = [(axis.name, -(-axis.count // self.steps[axis.name])) for axis in statement.reduced]
+        tiles = [(axis.name, rounds(axis.extent, self.steps[axis.name])) for axis in statement.reduced]
         if promotions:
             # Before tiles are loaded, all threads have read the last ones.
-            again: list[Node] = [Barrier()] if math.prod(count for _, count in tiles) > 1 else []
+            again: list[Node] = [Barrier()] if any(is_several(count) for _, count in tiles) else []
             nodes = [*again, *(self._load(one) for one in promotions), Barrier(), body]
         for name, count in reversed(tiles):
-            if count > 1:
+            if is_several(count):
                 nodes = [Loop(f"{name}_t", count, tuple(nodes), is_reduced=True)]
         return nodes
 
@@ -259,9 +262,9 @@ class ProductSchedule:
         point = AffineIndex.variable("turn_p", turns) * self.threads + thread
         places = unflattened(AffineIndex.variable("point_p", count), tuple(map(fixed, one.tile.shape)))
         sources = [begin + place for begin, place in zip(one.begin, places, strict=True)]
-        below = [(point, count)]
+        below: list[tuple[AffineIndex, Extent]] = [(point, count)]
         for source, extent in zip(sources, self.buffers[one.read.buffer].shape, strict=True):
-            below += [(source, fixed(extent)), (source * -1, 1)]
+            below += [(source, extent), (source * -1, 1)]
         copy = Assign(
             ElementRead.of(one.tile.name, one.read.dtype, places),
             ElementRead.of(one.read.buffer, one.read.dtype, sources),

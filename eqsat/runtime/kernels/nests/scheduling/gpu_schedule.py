@@ -7,10 +7,10 @@ from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
 from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, groups, shared_axes
+from eqsat.runtime.kernels.nests.scheduling.gpu_boxes import weight_of
 from eqsat.runtime.kernels.nests.scheduling.gpu_elements import (
     WARP,
     block_kernel,
-    size_of,
     thread_kernel,
     work_of,
 )
@@ -22,10 +22,13 @@ from eqsat.runtime.kernels.nests.tree import GpuKernel
 
 
 def gpu_scheduled(computation: Computation, options: GpuMapping) -> list[GpuKernel]:
-    """The kernels of a computation, in the order they run in."""
+    """The kernels of a computation, in the order they run in.
+
+    An extent that sizes of a call decide counts as a long one.
+    """
     for one in computation.statements:
-        size_of(one.kept)
-        size_of(one.reduced)
+        weight_of(one.kept)
+        weight_of(one.reduced)
     if options.is_naive:
         nodes = scheduled(computation, MappingOptions.naive())
         return [GpuKernel(nodes)] if nodes else []
@@ -54,7 +57,7 @@ def _kernels(group: SharedLoops, computation: Computation, options: GpuMapping) 
 def _alone(chain: StatementChain, computation: Computation, options: GpuMapping) -> GpuKernel:
     """The kernel of one chain."""
     statement = chain.first
-    elements, terms = size_of(statement.kept), size_of(statement.reduced)
+    elements, terms = weight_of(statement.kept), weight_of(statement.reduced)
     axes = product_axes(statement, computation.buffers)
     is_long = statement.reduced and terms >= options.long_reduction
     if is_long and elements <= options.few_elements and not (axes and elements >= terms):
