@@ -153,6 +153,10 @@ class Array:
     def __dlpack_device__(self):
         return 2, self.cuda.number
 
+    @property
+    def data(self):
+        return types.SimpleNamespace(ptr=self.held.ctypes.data)
+
     def copy(self):
         return self.cuda.cupy.array(self)
 
@@ -191,6 +195,7 @@ class StandIn:
         self.numbers, self.streams, self.taken, self.graphs = itertools.count(1), {}, 0, 0
         self.launched = self.replayed = 0
         self.functions, self.memories = {}, weakref.WeakSet()
+        self.pool = []  # memory that is given back is taken again by later work of its stream alone
         self.null = Stream(self)
         self.current = [self.null]
         runtime = types.SimpleNamespace(
@@ -223,6 +228,8 @@ class StandIn:
             asarray=lambda given: given if isinstance(given, Array) else self._array(given),
             asnumpy=self._to_host,
             empty=lambda shape, dtype: self._array(np.empty(shape, dtype)),
+            zeros=lambda shape, dtype: self._array(np.zeros(shape, dtype)),
+            ascontiguousarray=lambda given: given if given.held.flags.c_contiguous else self._array(given),
             get_default_memory_pool=lambda: types.SimpleNamespace(free_all_blocks=lambda: None),
         )
         for name in ("add", "subtract", "multiply", "negative", "matmul", "maximum", "minimum", "where"):
@@ -241,12 +248,13 @@ class StandIn:
     def _array(self, given, order="C"):
         held = given.held if isinstance(given, Array) else np.asarray(given)
         fresh = Array(self, np.full(held.shape, 77, held.dtype), None)
+        self.pool.append(fresh.held)
         self.stream().push(lambda: fresh.held.__setitem__(..., held))
         return fresh
 
     def _to_host(self, array):
         self.stream().synchronize()
-        return np.array(array.held)
+        return np.array(array.held if isinstance(array, Array) else array)
 
     def settle(self):
         for stream in list(self.streams.values()):
@@ -267,9 +275,11 @@ class StandIn:
         assert extents == (*source.grid, *source.block, source.shared) and extra == 0
         pointers = ctypes.cast(arguments, ctypes.POINTER(ctypes.POINTER(ctypes.c_void_p)))
         addresses = [pointers[i][0] or 0 for i in range(len(source.arguments))]
+        ints = range(len(addresses), len(addresses) + len(source.numbers))
+        numbers = tuple(ctypes.cast(pointers[i], ctypes.POINTER(ctypes.c_int))[0] for i in ints)
         self.launched += 1
         if source.entry != "hold":
-            self.streams[stream].push(lambda: emulate(source, addresses))
+            self.streams[stream].push(lambda: emulate(replace(source, numbers=numbers), addresses))
 
 
 class _InstanceOf:

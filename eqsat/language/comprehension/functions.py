@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -189,16 +189,21 @@ class TensorFunction:
                 )
         return arrays
 
-    def bind(self, arguments: Sequence[Any], named: Mapping[str, Any]) -> tuple[Inferred, dict[str, Array]]:
-        """The ranges and shapes for arguments, and the arrays by name; ShapeError or UsageError for what is wrong."""
-        parameters = self.scope.function.parameters
+    def bind(
+        self, arguments: Sequence[Any], named: Mapping[str, Any], read: Callable[[str, DType, Any], Any] | None = None
+    ) -> tuple[Inferred, dict[str, Array]]:
+        """The ranges and shapes for arguments, and the arrays by name; ShapeError or UsageError for what is wrong.
+
+        `read` makes arrays of arguments in place of `argument`: those that a GPU holds.
+        """
+        parameters, read = self.scope.function.parameters, read or self.argument
         given = self.by_name(arguments, named)
-        arrays = {one.name: self.argument(one.name, NAMED[one.type], given[one.name]) for one in parameters}
+        arrays = {one.name: read(one.name, NAMED[one.type], given[one.name]) for one in parameters}
         scalars = {name: int(arrays[name]) for name in self.needs if not arrays[name].ndim}
         inferred = self.inferred({name: array.shape for name, array in arrays.items()}, scalars)
         for name in self.scope.updated:
             if name in given:
-                array = self.argument(name, self.types[name], given[name])
+                array = read(name, self.types[name], given[name])
                 if array.shape != inferred.shapes[name]:
                     raise ShapeError(
                         f"an array of shape {array.shape}",
@@ -240,11 +245,15 @@ class TensorFunction:
             if made is None:
                 raise ShapeError(f"{value!r}", where=where, expected=f"a number of {dtype.value}")
             return made
-        array = array_of(value)
+        array: Array = self.checked(name, dtype, array_of(value))
+        return array
+
+    def checked(self, name: str, dtype: DType, array: Any) -> Any:
+        """An array that has the elements of an argument's type; ShapeError for others."""
         if array.dtype != dtype.numpy:
             raise ShapeError(
                 f"elements of {array.dtype.name}",
-                where=where,
+                where=f"{self.name}, {name}",
                 expected=dtype.value,
                 remedy=f"convert it: .astype({dtype.value!r})",
             )

@@ -25,6 +25,7 @@ from eqsat.language.terms.dims import Sym
 from eqsat.language.terms.dims import evaluate as evaluate_dim
 from eqsat.runtime.c.blas import blas_pointers
 from eqsat.runtime.c.library import Entry, libraries
+from eqsat.runtime.cuda.device.functions import DeviceFunction
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.nests.comprehensions import lowered
 from eqsat.runtime.kernels.nests.computation import Computation
@@ -183,6 +184,8 @@ Chooser = Callable[[TensorFunction, Inferred], MappingOptions]
 class ComprehensionKernel:
     """A function of a comprehension in C: called as the function is, and compiled once for the shapes of a call.
 
+    Where a GPU of NVIDIA's holds all arrays of a call, and CuPy is there to launch, it is computed by kernels for it.
+
     Sizes that are `free` are arguments of what is compiled, which serves all of their values. Results that `out` takes
     are computed there at once where that is memory of its own, else apart and copied. Results are those of the
     function, but for the order of sums. PyTorch's autograd gets gradients of kernels too, and graphs that it traces a
@@ -196,6 +199,7 @@ class ComprehensionKernel:
         self._for_all: dict[Any, CompiledFunction] = {}
         self._direct: dict[Any, CompiledFunction] = {}
         self._gradients: dict[tuple[str, ...], ComprehensionKernel] = {}
+        self._on_gpu = DeviceFunction(function, self.free)
         self._types = tuple(function.types[one.name].numpy for one in function.scope.function.parameters)
 
     def __repr__(self) -> str:
@@ -212,6 +216,11 @@ class ComprehensionKernel:
         if out is None and is_recorded((*arguments, *named.values())):
             given = self.function.by_name(arguments, named)
             return recorded(self, self._gradient, self.function.parameters, given)
+        number = self._on_gpu.takes((*arguments, *named.values())) if out is None else None
+        if number is not None:
+            made = self._on_gpu.call(number, arguments, named)
+            if made is not None:
+                return made
         inferred, tensors = self.function.bind(arguments, named)
         compiled = self._at(inferred, tensors)
         if out is not None:

@@ -41,11 +41,11 @@ def opened(openers: Mapping[str, Callable[[], Library]]) -> tuple[dict[str, Libr
 class Toolkit:
     """One GPU: `number` is CUDA's, `arch` the architecture that kernels are compiled for.
 
-    `libraries` are those that can be used; `missing` says of the others why not. BackendError where the driver is too
-    old for the packages installed.
+    `libraries` are those of `openers`, all by default, that can be used; `missing` says of the others why not.
+    BackendError where the driver is too old for the packages installed.
     """
 
-    def __init__(self, number: int = 0) -> None:
+    def __init__(self, number: int = 0, openers: Mapping[str, Callable[[], Library]] | None = None) -> None:
         self.number = number
         self.cupy: Any = importlib.import_module("cupy")
         self.special: Any = importlib.import_module("cupyx.scipy.special")
@@ -56,7 +56,7 @@ class Toolkit:
             raise old_driver(fault)
         with self.device():
             self.runtime.free(0)  # makes the device's context, in which kernels are loaded
-            self.libraries, self.missing = opened(OPENERS)
+            self.libraries, self.missing = opened(OPENERS if openers is None else openers)
         self.arch = "sm_" + str(self.cupy.cuda.Device(number).compute_capability)
         #: Weights on this GPU that some program reads.
         self.weights: WeakValueDictionary[Any, Any] = WeakValueDictionary()
