@@ -37,6 +37,11 @@ PROGRAMS: dict[str, tuple[str, tuple[str, ...], Any]] = {
         ("B", "H"),
         lambda n: [(3, n + 1)],
     ),
+    "pooling over as many windows as a quotient says": (
+        "def pool(float(B,H) x) -> (y) { y(b,i) max=! x(b,2 * i + a) where a in 0:3, i in 0:(H - 3) / 2 + 1 }",
+        ("B", "H"),
+        lambda n: [(3, n + 2)],
+    ),
     "softmax by rows": (
         """def softmax(float(B,D) x) -> (y) {
              most(b) max=! x(b,d)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from eqsat.errors import EqsatError, UsageError, nearest
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.terms import Dim
-from eqsat.language.terms.dims import Atom, Sym, evaluate
+from eqsat.language.terms.dims import Atom, Sym, dim_max, dim_min, evaluate, floordiv
 
 #: What to do about a size that cannot stay free.
 REMEDY = "leave it out of free: a kernel is compiled for each of its values then"
@@ -38,7 +39,10 @@ def check_free(function: TensorFunction, free: Sequence[str]) -> tuple[str, ...]
 
 
 def with_free(function: TensorFunction, inferred: Inferred, free: Sequence[str]) -> Inferred:
-    """The ranges and shapes of a call, with sizes left free; UsageError where they do not follow for all of them."""
+    """The ranges and shapes of a call, with sizes left free; UsageError where they do not follow for all of them.
+
+    What extents are where one would be less than 1 is left out: `holds_at` says of which calls they are those.
+    """
     open_sizes = {name: Sym.named(name) for name in free}
     shapes = {
         one.name: [
@@ -56,6 +60,8 @@ def with_free(function: TensorFunction, inferred: Inferred, free: Sequence[str])
             expected=error.expected,
             remedy=REMEDY,
         ) from None
+    ranges = tuple({name: (_of_many(low), _of_many(high)) for name, (low, high) in one.items()} for one in made.ranges)
+    made = replace(made, ranges=ranges, shapes={name: tuple(map(_of_many, dims)) for name, dims in made.shapes.items()})
     for name, dim in _extents(function, made):
         if not is_sum(dim):
             raise UsageError(
@@ -65,6 +71,34 @@ def with_free(function: TensorFunction, inferred: Inferred, free: Sequence[str])
                 remedy=REMEDY,
             )
     return made
+
+
+def _of_many(dim: Dim) -> Dim:
+    """A dim where sizes are large: what the larger of a sum and 0 is then."""
+    if isinstance(dim, int):
+        return dim
+    total: Dim = 0
+    for monomial, factor in dim.terms:
+        product: Dim = factor
+        for atom, power in monomial:
+            for _ in range(power):
+                product = product * _atom_of_many(atom)
+        total = total + product
+    return total
+
+
+def _atom_of_many(atom: Atom) -> Dim:
+    if isinstance(atom, str):
+        return Sym.named(atom)
+    function, a, b = atom[0], _of_many(atom[1]), _of_many(atom[2])
+    if function == "max" and b == 0 and isinstance(a, Sym):
+        signs = {factor > 0 for monomial, factor in a.terms if monomial}
+        if len(signs) == 1:
+            return a if signs == {True} else 0
+    if function == "mod" and isinstance(a, Sym):
+        return a % b
+    computed = {"floordiv": floordiv, "max": dim_max, "min": dim_min}
+    return computed[function](a, b) if function in computed else Sym.function(function, a, b)
 
 
 def _extents(function: TensorFunction, inferred: Inferred) -> Iterator[tuple[str, Dim]]:

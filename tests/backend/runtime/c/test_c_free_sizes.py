@@ -41,6 +41,20 @@ def test_one_kernel_serves_every_batch(program: str, compilations: Libraries) ->
         assert repr(kernel) == f"Kernel({function.name}, 1 compiled)"
 
 
+def test_gradients_of_strided_windows_are_one_kernel_for_every_batch(compilations: Libraries) -> None:
+    strided = eqsat.comprehension("def f(float(B,N) x, float(3) w) -> (y) { y(b,i) +=! x(b,2 * i + k) * w(k) }").f
+    for function in (strided.gradient(), strided.gradient().gradient("d_y", "w")):
+        kernel = eqsat.kernel(function, "default", free="B")
+        before = compilations.compiled
+        for batch in BATCHES:
+            x, w = drawn([(batch, 9), (3,)])
+            y = strided(x, w)
+            arguments = [x, w, *drawn([y.shape, x.shape, w.shape])][: len(function.parameters)]
+            for one, other in zip(kernel(*arguments), function(*arguments), strict=True):
+                np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-5)
+        assert compilations.compiled == before + 1
+
+
 def test_a_running_update_goes_on_with_any_batch(compilations: Libraries) -> None:
     function = eqsat.comprehension("def step(float(B,D) x, float(D) w) -> (s) { s(b,d) += x(b,d) * w(d) }").step
     kernel = eqsat.kernel(function, "default", free="B")
