@@ -20,7 +20,9 @@ VALUES = {"x({})": False, "x({}) * w(k)": True, "x({}) * x({}) * w(k)": True, "e
 def windows(draw: Any) -> tuple[str, list[np.ndarray[Any, Any]]]:
     """A function of windows of a vector, over windows of another one or not, and its arguments."""
     stride, dilation = draw(st.integers(1, 4)), draw(st.integers(1, 3))
-    offset, width, count = draw(st.integers(0, 2)), draw(st.integers(1, 4)), draw(st.integers(1, 14))
+    offset, width = draw(st.integers(0, 2)), draw(st.integers(1, 4))
+    # From too short for a window to a few of them.
+    count = offset + dilation * (width - 1) + stride * draw(st.integers(0, 5)) + draw(st.integers(0, 4))
     value, weighted = draw(st.sampled_from([*VALUES.items()]))
     reduction = draw(st.sampled_from(["+=!", "max=!", "*=!"]))
     place = f"{stride} * i + {dilation} * k" if draw(st.booleans()) else f"{dilation} * k + {stride} * i"
@@ -38,7 +40,7 @@ def windows(draw: Any) -> tuple[str, list[np.ndarray[Any, Any]]]:
     return text, [rng.standard_normal(count), *([rng.standard_normal(width)] if weighted else [])]
 
 
-@settings(max_examples=120, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=60, derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
 @given(windows())
 def test_second_gradients_of_windows_are_what_differences_say(drawn: Any) -> None:
     text, arguments = drawn
