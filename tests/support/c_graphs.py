@@ -97,7 +97,7 @@ def run_all() -> int:
     names = sorted(n for n, one in OPS.items() if one.sample is not None and not one.random and one.is_shipped)
     for number, name in enumerate(names):
         if name in CORES or number % 5 == 0:
-            graph, inputs = graph_of(name, 1)
+            graph, inputs = graph_of(name, 3 if name in CORES else 1)
             assert_same(graph, computed(graph, inputs)[1], inputs)
             runs += 1
     return runs

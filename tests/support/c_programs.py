@@ -7,7 +7,7 @@ import numpy as np
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.ops import OPS, sampling
-from eqsat.language.terms import Attrs, DType, Graph, Node
+from eqsat.language.terms import Attrs, Constant, DType, Graph, Node, TensorType
 from eqsat.runtime.c.program.kernels import default_choice
 from eqsat.runtime.c.program.lowering import c_program
 from eqsat.runtime.c.program.machine import CMachine
@@ -25,10 +25,10 @@ def elements(rng, type, is_picking):
     return rng.uniform(-2, 2, type.static).astype(type.dtype.numpy)
 
 
-def graph_of(name, count):
+def graph_of(name, count, seed=""):
     """An operator over several random types, each apart from the others, with inputs."""
     types, nodes, inputs = {}, [], {}
-    rng, numbers = random.Random(name), np.random.default_rng(7)
+    rng, numbers = random.Random(f"{name}{seed}"), np.random.default_rng(7)
     while len(nodes) < count:
         found = sampling.draw(OPS[name], rng, {"to": "float32"} if name == "cast" else None)
         if found is None:
@@ -45,6 +45,33 @@ def graph_of(name, count):
         nodes.append(Node(name, tuple(places), tuple(made), Attrs(attrs)))
     outputs = {v: v for node in nodes for v in node.outputs}
     return Graph("one", tuple(inputs), outputs, tuple(nodes), {}, types), inputs
+
+
+def graph_of_calls(calls, constant=()):
+    """Operators on given arrays, each apart from the others; operands at some places are constants."""
+    types, nodes, inputs, constants = {}, [], {}, {}
+    for at, (name, operands, attrs) in enumerate(calls):
+        arrays = [None if one is None else np.asarray(one) for one in operands]
+        given = [None if a is None else TensorType(DType.of(a.dtype), a.shape) for a in arrays]
+        complete = OPS[name].complete(attrs)
+        results = OPS[name].result_types(given, complete)
+        places = [None if t is None else f"x{at}_{i}" for i, t in enumerate(given)]
+        made = [f"y{at}_{i}" for i in range(len(results))]
+        types |= {v: t for v, t in zip((*places, *made), (*given, *results), strict=True) if v is not None}
+        for place, (value, array) in enumerate(zip(places, arrays, strict=True)):
+            if value is not None:
+                (constants if place in constant else inputs)[value] = array
+        nodes.append(Node(name, tuple(places), tuple(made), Attrs(complete)))
+    known = {name: Constant.of(array, types[name].dtype) for name, array in constants.items()}
+    outputs = {v: v for node in nodes for v in node.outputs}
+    return Graph("calls", tuple(inputs), outputs, tuple(nodes), known, types), inputs
+
+
+def assert_kernels(graph, inputs, slack=1e-5):
+    """Every operator has a kernel, which computes what its reference does."""
+    program, made = computed(graph, inputs)
+    assert [launch.label for launch in program.launches if launch.kind == "fallback"] == []
+    assert_same(graph, made, inputs, slack)
 
 
 def computed(graph, inputs, choose=default_choice):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from functools import partial
 from typing import Any, TypeAlias
@@ -23,6 +24,7 @@ Floats: TypeAlias = tuple[float, ...]
 #: Up to this numerator and denominator a scale times a dim is exact in float32, in which ONNX Runtime multiplies.
 _PLAIN = 256
 POLICIES = ("stretch", "not_larger", "not_smaller")
+_CROPPING = "tf_crop_and_resize"
 
 
 def is_plain(scale: float) -> bool:
@@ -105,10 +107,10 @@ def _check_modes(attrs: Attrs) -> None:
             raise ShapeError(f"{name} {attrs[name]!r}", expected="one of " + ", ".join(known))
 
 
-def _geometry(x: Any, attrs: Mapping[str, Any]) -> Iterator[tuple[int, int, int, float]]:
+def _geometry(shape: Sequence[int], attrs: Mapping[str, Any]) -> Iterator[tuple[int, int, int, float]]:
     """Axis, size, new size and scale of each axis that is resized."""
-    axes = [a % x.ndim for a in attrs["axes"]]
-    sizes = [x.shape[a] for a in axes]
+    axes = [a % len(shape) for a in attrs["axes"]]
+    sizes = [shape[a] for a in axes]
     counts = [int(str(d)) for d in _resized(sizes, attrs) or ()]
     if attrs["scales"]:
         scales = [np.float32(s) for s in attrs["scales"]]
@@ -118,6 +120,48 @@ def _geometry(x: Any, attrs: Mapping[str, Any]) -> Iterator[tuple[int, int, int,
         scales = [_common_scale(sizes, attrs["sizes"], attrs["policy"])] * len(axes)
     for axis, size, count, scale in zip(axes, sizes, counts, scales, strict=True):
         yield axis, size, count, float(scale)
+
+
+@dataclass(frozen=True)
+class AxisTaps:
+    """The elements that each place of a resized axis is made of, by place and neighbour, and their weights.
+
+    Without weights there is one, and the place is a copy of it. `beyond` is true of places outside of the operand.
+    """
+
+    axis: int
+    index: Any
+    weights: Any = None
+    beyond: Any = None
+
+
+def axis_taps(shape: Sequence[int], attrs: Mapping[str, Any]) -> Iterator[AxisTaps]:
+    """The elements that places of each resized axis are made of, axis by axis, for attributes of an operator.
+
+    Those without a mode take the nearest element, those without coordinates crop a region.
+    """
+    rank, region = len(shape), attrs.get("region", ())
+    how, mode = attrs.get("coordinates", _CROPPING), attrs.get("mode", "nearest")
+    starts, ends = region[: len(region) // 2], region[len(region) // 2 :]
+    regions = {axis % rank: part for axis, *part in zip(attrs["axes"], starts, ends, strict=False)}
+    for axis, size, count, scale in _geometry(shape, attrs):
+        start, end = regions.get(axis, (0.0, 1.0))
+        at = places.coordinates(size, count, scale, how, (start, end))
+        if scale == 1 or not count:
+            yield AxisTaps(axis, np.arange(count)[:, None])
+            continue
+        beyond = places.outside(at, size) if how == _CROPPING else None
+        if mode == "nearest":
+            yield AxisTaps(axis, places.nearest(at, size, attrs["rounding"])[:, None], None, beyond)
+            continue
+        coefficient, exclude = attrs["cubic_coeff"], attrs["exclude_outside"]
+        if attrs["antialias"]:
+            index, weights = places.antialiased(at, size, scale, mode, coefficient, exclude)
+        elif mode == "cubic":
+            index, weights = places.cubic(at, size, coefficient, exclude)
+        else:
+            index, weights = places.linear(at, size)
+        yield AxisTaps(axis, index, weights, beyond)
 
 
 def _combined(xp: Any, x: Any, axis: int, index: Any, weights: Any) -> Any:
@@ -142,28 +186,16 @@ def numbers(xp: Any, values: Any, like: Any) -> Any:
     return (result.astype(np.int64) if plain else result).reshape(np.shape(values))
 
 
-def _interpolated(xp: Any, x: Any, attrs: Mapping[str, Any]) -> tuple[Any, dict[int, Any]]:
+def _resampled(xp: Any, x: Any, attrs: Mapping[str, Any]) -> tuple[Any, dict[int, Any]]:
     """The operand resized axis by axis, and which places of each axis lie outside it."""
     beyond: dict[int, Any] = {}
-    for axis, size, count, scale in _geometry(x, attrs):
-        region = attrs.get("regions", {}).get(axis, (0.0, 1.0))
-        at = places.coordinates(size, count, scale, attrs["coordinates"], region)
-        if attrs["coordinates"] == "tf_crop_and_resize" and scale != 1:
-            beyond[axis] = places.outside(at, size)
-        if scale == 1 or not count:
-            x = np.take(x, np.arange(count), axis=axis)
-            continue
-        if attrs["mode"] == "nearest":
-            x = np.take(x, places.nearest(at, size, attrs["rounding"]), axis=axis)
-            continue
-        coefficient, exclude = attrs["cubic_coeff"], attrs["exclude_outside"]
-        if attrs["antialias"]:
-            index, weights = places.antialiased(at, size, scale, attrs["mode"], coefficient, exclude)
-        elif attrs["mode"] == "cubic":
-            index, weights = places.cubic(at, size, coefficient, exclude)
+    for taps in axis_taps(x.shape, attrs):
+        if taps.beyond is not None:
+            beyond[taps.axis] = taps.beyond
+        if taps.weights is None:
+            x = np.take(x, taps.index[:, 0], axis=taps.axis)
         else:
-            index, weights = places.linear(at, size)
-        x = _combined(xp, x, axis, index, weights)
+            x = _combined(xp, x, taps.axis, taps.index, taps.weights)
     return x, beyond
 
 
@@ -240,11 +272,7 @@ def resize_nearest(
     bounds on one scale for all axes. Scales are float32.
     """
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy}
-    for axis, size, count, scale in _geometry(x, given):
-        at = places.coordinates(size, count, scale, coordinates)
-        index = np.arange(count) if scale == 1 or not size else places.nearest(at, size, rounding)
-        x = np.take(x, index, axis=axis)
-    return x
+    return _resampled(xp, x, {**given, "coordinates": coordinates, "rounding": rounding})[0]
 
 
 @_resizing(
@@ -277,7 +305,7 @@ def resize(
     """
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy, "mode": mode}
     kernel = {"cubic_coeff": cubic_coeff, "exclude_outside": exclude_outside, "antialias": antialias}
-    return _interpolated(xp, x, {**given, **kernel, "coordinates": coordinates})[0]
+    return _resampled(xp, x, {**given, **kernel, "coordinates": coordinates})[0]
 
 
 def _crop_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -324,12 +352,9 @@ def crop_resize(
     `region` holds where the part starts along each axis, then where it ends, in shares of the distance between the
     first and the last element. An axis whose scale is 1 is not cropped, as in ONNX Runtime.
     """
-    count = len(axes)
-    regions = {a % x.ndim: (region[i], region[count + i]) for i, a in enumerate(axes)}
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy, "mode": mode, "rounding": rounding}
     kernel = {"cubic_coeff": cubic_coeff, "exclude_outside": exclude_outside, "antialias": antialias}
-    more = {"coordinates": "tf_crop_and_resize", "regions": regions}
-    resized, beyond = _interpolated(xp, x, {**given, **kernel, **more})
+    resized, beyond = _resampled(xp, x, {**given, **kernel, "region": region})
     for axis, there in beyond.items():
         spread = there.reshape(-1, *(1,) * (resized.ndim - 1 - axis))
         resized = np.where(spread, xp.number(extrapolation, x), resized)

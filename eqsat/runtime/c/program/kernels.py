@@ -59,8 +59,8 @@ class CKernel:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """The values whose views it is passed, operands first."""
-        return self.forms["direct"].passed
+        """The values whose views it, or what is made once for it, is passed: operands first."""
+        return self.forms["direct"].values
 
     @property
     def points(self) -> int:

@@ -42,6 +42,7 @@ from eqsat.runtime.kernels.nests.computation import (
     Reduction,
     Role,
     rebuilt,
+    same_places,
 )
 from eqsat.runtime.kernels.nests.extents import Extent, extent_of, largest, sum_of
 from eqsat.runtime.kernels.nests.functions import call, checked_division
@@ -105,7 +106,7 @@ def lowered(function: TensorFunction, inferred: Inferred, given: frozenset[str] 
         if one.statement.target not in begun and not (made.is_fresh and whole):
             statements.append(_zeros(target))
         begun.add(one.statement.target)
-        if any(read.buffer == made.target and read.subscripts != made.place for read in lowering.read):
+        if any(read.buffer == made.target and not same_places(read.subscripts, made.place) for read in lowering.read):
             copy, made = _copied(made, target)
             buffers[copy.target] = KernelBuffer(copy.target, target.dtype, target.shape, "temporary")
             statements.append(copy)

@@ -15,7 +15,7 @@ from eqsat.runtime.kernels.nests.extents import Extent, fixed, largest
 #: A subscript: a sum of indices, or an integer that is computed from elements.
 Subscript: TypeAlias = "AffineIndex | Expr"
 #: How a buffer gets into memory.
-Role: TypeAlias = Literal["operand", "result", "temporary", "local"]
+Role: TypeAlias = Literal["operand", "result", "temporary", "local", "table"]
 #: The operator of a reduction; none where a statement assigns.
 Reduction: TypeAlias = Literal["", "+", "*", "min", "max"]
 #: Values of indices by name: those of loops and of other indices, and numbers.
@@ -26,7 +26,7 @@ Environment: TypeAlias = Mapping[str, AffineIndex]
 class KernelBuffer:
     """A tensor in memory, row after row or with `steps` between neighbours; `role` is how it gets there.
 
-    Extents are numbers, or sums of sizes that calls give.
+    Extents are numbers, or sums of sizes that calls give. A table has its `elements` in the text of the kernel.
     """
 
     name: str
@@ -34,6 +34,7 @@ class KernelBuffer:
     shape: tuple[Extent, ...]
     role: Role = "operand"
     steps: tuple[int, ...] | None = None
+    elements: tuple[float, ...] = ()
 
     @cached_property
     def strides(self) -> tuple[int | None, ...]:
@@ -156,11 +157,12 @@ class KernelStatement:
     """target[place] = the reduction of value over the reduced axes, in the type of the value.
 
     Where it is not `is_fresh`, the element that the target has takes part. Consecutive statements that have one loop
-    `around` them run all for each value of its index, one after the other.
+    `around` them run all for each value of its index, one after the other. A place may depend on elements if different
+    indices of the axes are different places.
     """
 
     target: str
-    place: tuple[AffineIndex, ...]
+    place: tuple[Subscript, ...]
     axes: tuple[LoopAxis, ...]
     reduction: Reduction
     is_fresh: bool
@@ -176,6 +178,11 @@ class KernelStatement:
     def reduced(self) -> tuple[LoopAxis, ...]:
         """The axes that are reduced."""
         return tuple(axis for axis in self.axes if axis.is_reduced)
+
+    @property
+    def is_scattered(self) -> bool:
+        """True where elements decide which ones are written."""
+        return not all(isinstance(one, AffineIndex) for one in self.place)
 
     @property
     def points(self) -> int:
@@ -214,6 +221,14 @@ class Computation:
     def with_statements(self, statements: Sequence[KernelStatement]) -> Computation:
         """Other statements over the same buffers."""
         return replace(self, statements=tuple(statements))
+
+
+def same_places(one: Sequence[Subscript], other: Sequence[Subscript]) -> bool:
+    """Return whether subscripts are the same ones; of those that are computed, only if they are one value."""
+    return len(one) == len(other) and all(
+        a is b or (isinstance(a, AffineIndex) and isinstance(b, AffineIndex) and a == b)
+        for a, b in zip(one, other, strict=True)
+    )
 
 
 def parts(value: Expr) -> Iterator[Expr]:

@@ -25,6 +25,7 @@ typedef struct { u16 bits; } bf16;
 /* ---- floats of 16 bits ---- */
 INLINE float float_of_bits(u32 bits) { float x; __builtin_memcpy(&x, &bits, 4); return x; }
 INLINE u32 bits_of_float(float x) { u32 bits; __builtin_memcpy(&bits, &x, 4); return bits; }
+INLINE u64 bits_of_double(double x) { u64 bits; __builtin_memcpy(&bits, &x, 8); return bits; }
 INLINE float widen_f16(f16 x) {
   u32 sign = (u32)(x.bits & 0x8000u) << 16, most = x.bits & 0x7fffu;
   float size = most >= 0x7c00u ? float_of_bits((most << 13) + 0x70000000u)

@@ -40,6 +40,8 @@ class PolyhedralStatement:
         statement = self.statement
         if statement.around is not None:
             raise UndecidedScheduleError(f"rounds of the loop {statement.around.name} share buffers")
+        if statement.is_scattered:
+            raise UndecidedScheduleError(f"elements decide which ones of {statement.target} are written")
         self.space = f"S{number}"
         self.dims = tuple(f"x{place}" for place in range(len(statement.axes)))
         self.names = {axis.name: dim for axis, dim in zip(statement.axes, self.dims, strict=True)}

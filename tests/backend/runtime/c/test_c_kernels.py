@@ -185,6 +185,19 @@ def test_memory_of_its_own_is_written_at_once_and_other_after_a_copy() -> None:
     assert taken(kernel, x, w, out=[np.zeros(2 * size - 2, np.float32)[::2], apart[0]]) >= 2 * 4 * (size - 1)
 
 
+def test_statements_in_shared_loops_have_copies_of_their_own_of_one_operand() -> None:
+    source = """
+    def twice(float(B,N) x, float(M,N) W) -> (a, b) {
+      a(i,j) +=! x(i,k) * W(j,k) where j in 0:N
+      b(i,j) +=! a(i,k) * W(j+N,k) where j in 0:N
+    }"""
+    x, w = drawn(5, 12), drawn(24, 12)
+    for fused_rows in (1, 4):
+        a, b = eqsat.kernel(source, options={"fused_rows": fused_rows, "vector_axis": 1})(x, w)
+        np.testing.assert_allclose(a, x @ w[:12].T, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(b, x @ w[:12].T @ w[12:].T, rtol=1e-4, atol=1e-4)
+
+
 def test_a_call_that_fails_leaves_the_memory_for_its_results_as_it_was() -> None:
     kernel, out = eqsat.kernel(LOOK_UP), np.full((3, 4), 7, np.float32)
     table = drawn(5, 4)

@@ -52,7 +52,7 @@ def layers(rows=4):
 
 
 def branches(batch):
-    """Images through two convolutions that lie side by side, in one batch apart, and an operator without a kernel."""
+    """Images through two convolutions that lie side by side, in one batch apart, and a running sum."""
     g = eqsat.Graph("branches")
     x = g.input("x", (batch, 4, 6, 6))
     h = [eqsat.relu(eqsat.conv(x, g.constant(weights(8, 4, 1, 1)))) for _ in range(2)]

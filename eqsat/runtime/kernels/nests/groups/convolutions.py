@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms import Node
@@ -164,3 +165,53 @@ def _unfolded_conv(body: GroupStatements, node: Node) -> None:
         sizes = (each, rows * wide)
         body.fill(buffer, term, (terms,), "+", sizes=sizes, place=there)
         finish_sum(body, node, target, buffer, conv_finish(body, node), sizes, there)
+
+
+def conv_transpose(body: GroupStatements, node: Node) -> None:
+    """All products of elements and filters, by image and group, each added where its place in the filter falls."""
+    x, w, made = given(node, 0), given(node, 1), node.outputs[0]
+    (images, channels, *sizes), (_, each, *kernel) = body.shape(x), body.shape(w)
+    strides, dilations, pads = conv_geometry(node.attrs, len(kernel))
+    dtype = computed(body.group.types[made].dtype)
+    if not dtype.is_float or min(pads, default=0) < 0:
+        raise UnsupportedError("transposed convolutions of integers, or that add borders")
+    groups, out = node.attrs["group"], body.shape(made)[2:]
+    depth, plane, places = channels // groups, math.prod(sizes), math.prod(kernel)
+    reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(sizes, strides, dilations, kernel, strict=True)]
+    # What begins before the result or ends behind it is made too, so that no place in a filter needs a condition.
+    whole = [max(r, begin + size) for r, begin, size in zip(reach, pads, out, strict=False)]
+    filters, source = body.in_memory(w, (channels, each * places)), body.in_memory(x, (images, channels, plane))
+    target = body.landing(made)
+    sums = body.temporary(dtype, (images, groups * each, *whole))
+    products = body.temporary(dtype, (each * places, plane))
+    body.fill(sums, lambda at, _: number(0, dtype))
+    with body.repeated(images * groups) as turn:
+        image, group = turn // groups, turn % groups
+
+        def term(at: Coords, k: Coords) -> Expr:
+            channel = group * depth + k[0]
+            return multiplied(
+                body, node, body.read(filters, (channel, at[0])), body.read(source, (image, channel, at[1]))
+            )
+
+        body.fill(products, term, (depth,), "+")
+        for number_, place in enumerate(itertools.product(*map(range, kernel)) if plane else ()):
+            steps = [k * d for k, d in zip(place, dilations, strict=True)]
+
+            def there(at: Coords, steps: Sequence[int] = steps) -> Coords:
+                moved = (c * s + step for c, s, step in zip(at[1:], strides, steps, strict=True))
+                return (image, group * each + at[0], *moved)
+
+            def part(at: Coords, _: Coords, number_: int = number_) -> Expr:
+                return body.read(products, (at[0] * places + number_, flattened(at[1:], sizes)))
+
+            body.fill(sums, part, (), "+", sizes=(each, *sizes), place=there, is_fresh=False)
+    finish = conv_finish(body, node)
+
+    def element(at: Coords) -> Expr:
+        inside = (at[0], at[1], *(c + begin for c, begin in zip(at[2:], pads, strict=False)))
+        return convert(finish(body.read(sums, inside), at), dtype)
+
+    body.produce(made, element)
+    body.fill(target.buffer, lambda at, _: body.value(target.home or made, target.coords(at)))
+    body.settle(made, target)

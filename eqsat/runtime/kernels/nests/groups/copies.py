@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping
 
 from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
-from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed, convert, number
+from eqsat.runtime.kernels.expressions.expression import Expr, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.expressions.scalar import given
 from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead, Subscript
-from eqsat.runtime.kernels.nests.groups.borders import padded
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements
 
 
@@ -29,14 +28,6 @@ def _concat(body: GroupStatements, node: Node) -> None:
         start += sizes[axis]
 
 
-def _pad(body: GroupStatements, node: Node) -> None:
-    if node.attrs["mode"] != "constant":
-        raise UnsupportedError(f"borders in mode {node.attrs['mode']}")
-    x, made = given(node), node.outputs[0]
-    dtype = computed(body.group.types[x].dtype)
-    padded(body, x, node.attrs["pads"], number(node.attrs["value"], dtype), 0, into=body.landing(made).buffer)
-
-
 def _gather(body: GroupStatements, node: Node) -> None:
     """The element whose coordinate along an axis an element of the indices is; negative ones count from the end."""
     x, indices = given(node), given(node, 1)
@@ -47,7 +38,7 @@ def _gather(body: GroupStatements, node: Node) -> None:
     target = body.landing(node.outputs[0])
 
     def element(at: Coords, _: Coords) -> Expr:
-        place = _placed(body.value(indices, at[axis : axis + rank]), shape[axis])
+        place = placed(body.value(indices, at[axis : axis + rank]), shape[axis])
         subscripts: tuple[Subscript, ...] = (*at[:axis], place, *at[axis + rank :])
         return ElementRead.of(source, computed(buffer.dtype), subscripts)
 
@@ -64,7 +55,7 @@ def _gather_elements(body: GroupStatements, node: Node) -> None:
     target = body.landing(node.outputs[0])
 
     def element(at: Coords, _: Coords) -> Expr:
-        place = _placed(body.value(indices, at), shape[axis])
+        place = placed(body.value(indices, at), shape[axis])
         return ElementRead.of(source, dtype, (*at[:axis], place, *at[axis + 1 :]))
 
     body.fill(target.buffer, element)
@@ -81,7 +72,7 @@ def _gather_nd(body: GroupStatements, node: Node) -> None:
     def element(at: Coords, _: Coords) -> Expr:
         head = at[: len(lead)]
         places = [
-            _placed(body.value(indices, (*head, AffineIndex.number(number))), shape[batch + number])
+            placed(body.value(indices, (*head, AffineIndex.number(number))), shape[batch + number])
             for number in range(depth)
         ]
         return ElementRead.of(source, dtype, (*at[:batch], *places, *at[len(lead) :]))
@@ -128,7 +119,7 @@ def _reverse_sequence(body: GroupStatements, node: Node) -> None:
     body.fill(target.buffer, element)
 
 
-def _placed(index: Expr, size: int) -> Subscript:
+def placed(index: Expr, size: int) -> Subscript:
     """An index as a coordinate: negative ones from the end, and none out of bounds."""
     if index.value is not None:
         whole = int(index.value)
@@ -159,7 +150,6 @@ def _trilu(body: GroupStatements, node: Node) -> None:
 #: Operators that copy elements.
 COPIES: Mapping[str, Callable[[GroupStatements, Node], None]] = {
     "concat": _concat,
-    "pad": _pad,
     "gather": _gather,
     "gather_elements": _gather_elements,
     "gather_nd": _gather_nd,

@@ -11,11 +11,16 @@ from eqsat.language.terms import Node
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.computation import Computation
-from eqsat.runtime.kernels.nests.groups.convolutions import conv
+from eqsat.runtime.kernels.nests.groups.attention import ATTENTION
+from eqsat.runtime.kernels.nests.groups.convolutions import conv, conv_transpose
 from eqsat.runtime.kernels.nests.groups.copies import COPIES
 from eqsat.runtime.kernels.nests.groups.equations import equations
 from eqsat.runtime.kernels.nests.groups.products import PRODUCTS, packed_product
+from eqsat.runtime.kernels.nests.groups.quantised import QUANTISED
+from eqsat.runtime.kernels.nests.groups.recurrences import RECURRENCES
 from eqsat.runtime.kernels.nests.groups.reductions import REDUCTIONS
+from eqsat.runtime.kernels.nests.groups.resampling import RESAMPLINGS
+from eqsat.runtime.kernels.nests.groups.selections import SELECTIONS
 from eqsat.runtime.kernels.nests.groups.statements import Form, GroupStatements, PassedViews
 from eqsat.runtime.kernels.nests.groups.windows import WINDOWS
 from eqsat.runtime.kernels.nests.groups.winograd import has_winograd, winograd_conv
@@ -26,8 +31,14 @@ CORES: Mapping[str, Callable[[GroupStatements, Node], None]] = {
     **REDUCTIONS,
     **PRODUCTS,
     "conv": conv,
+    "conv_transpose": conv_transpose,
     **WINDOWS,
     **COPIES,
+    **RESAMPLINGS,
+    **SELECTIONS,
+    **RECURRENCES,
+    **QUANTISED,
+    **ATTENTION,
 }
 #: Forms of products with a constant whose columns lie side by side in panels, of so many columns each.
 PANELS: Mapping[Form, int] = {"packed": 16, "packed_32": 32, "packed_48": 48}
@@ -49,6 +60,14 @@ class LoweredGroup:
     computation: Computation
     passed: tuple[str, ...]
     preparations: Mapping[str, tuple[Computation, PassedViews]]
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        """The values of the group that it is made of, and that preparations are, then its results."""
+        count = len(self.computation.operands)
+        read = [name for name in self.passed[:count] if name not in self.preparations]
+        read += [name for _, views in self.preparations.values() for name in views.values]
+        return (*dict.fromkeys(read), *self.passed[count:])
 
 
 def forms_of(group: Group) -> tuple[Form, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 
@@ -65,11 +66,11 @@ def _reduced(body: GroupStatements, node: Node) -> None:
     x, made = given(node), node.outputs[0]
     rows = _Rows(body, x, axes_of(body.group, node))
     first = accumulation.prepare(number(0, _dtype(body, x))).dtype
-    if first is DType.BOOL:
-        raise UnsupportedError("reductions of truth values")
+    reduction = _JOINED[accumulation.operator]
+    if first is DType.BOOL and reduction not in ("max", "min"):
+        raise UnsupportedError("sums of truth values")
     target = body.landing(made, rows.kept)
     dtype, stored = _dtype(body, made), body.buffers[target.buffer].dtype
-    reduction = _JOINED[accumulation.operator]
 
     def element(at: Coords, place: Coords) -> Expr:
         return accumulation.prepare(body.value(x, rows.coords(at, place)))
@@ -128,6 +129,29 @@ def _extreme_place(body: GroupStatements, node: Node) -> None:
         return _where(same, here if coords[axis].terms else number(0, DType.INT64), other)
 
     body.fill(target.buffer, place, rows.gone, "max" if last else "min")
+
+
+def _hardmax(body: GroupStatements, node: Node) -> None:
+    """1 at the least of the places that hold the largest element; NaN is taken for that."""
+    x = given(node)
+    rows, dtype = _Rows(body, x, _axis(body, node)), _dtype(body, x)
+    (axis,) = rows.axes
+    extreme = rows.reduce("max", lambda c: body.value(x, c), dtype)
+
+    def here(coords: Coords) -> Expr:
+        return Coordinate.of(coords[axis], DType.INT64)
+
+    def place(coords: Coords) -> Expr:
+        value = body.value(x, coords)
+        same = FUNCTIONS["equal"](value, extreme(coords))
+        if dtype.is_float:
+            same = FUNCTIONS["logical_or"](same, FUNCTIONS["isnan"](value))
+        return _where(same, here(coords), number(rows.count, DType.INT64))
+
+    first = rows.reduce("min", place, DType.INT64)
+    one, zero = number(1, dtype), number(0, dtype)
+    target = body.landing(node.outputs[0])
+    body.fill(target.buffer, lambda at, _: _where(FUNCTIONS["equal"](here(at), first(at)), one, zero))
 
 
 # ---- rows -----------------------------------------------------------------------------------------------------------
@@ -260,6 +284,35 @@ def _instance_norm(body: GroupStatements, node: Node) -> None:
     _normalised(worked, inverse, lambda c, x: _scaled(body, node, x, lambda shape: c[1:2]))
 
 
+def _group_norm(body: GroupStatements, node: Node) -> None:
+    """Groups of channels as rows, each less its mean and over its deviation, then by channel."""
+    x, made, groups = given(node), node.outputs[0], node.attrs["groups"]
+    (images, channels, *spatial), dtype = body.shape(x), _floats(body, x)
+    each = channels // groups
+    inner, rows = (each, *spatial), (images, groups)
+    count = number(max(math.prod(inner), 1), dtype)
+    target = body.landing(made)
+    centred = body.temporary(dtype, (*rows, *inner))
+    totals, squares, factors = (body.temporary(dtype, rows) for _ in range(3))
+
+    def own(at: Coords) -> Coords:
+        """The coordinates of an element of a group."""
+        return (at[0], at[1] * each + at[2], *at[3:])
+
+    body.fill(centred, lambda at, _: body.value(x, own(at)))
+    body.fill(totals, lambda at, k: body.read(centred, (*at, *k)), inner, "+")
+    body.fill(centred, lambda at, _: _subtract(body.read(centred, at), _divide(body.read(totals, at[:2]), count)))
+    body.fill(squares, lambda at, k: _multiply(*(body.read(centred, (*at, *k)) for _ in range(2))), inner, "+")
+    inverse = _inverse_root(node.attrs["epsilon"], dtype)
+    body.fill(factors, lambda at, _: inverse(_divide(body.read(squares, at), count)))
+
+    def element(at: Coords, _: Coords) -> Expr:
+        scaled = _multiply(body.read(centred, at), body.read(factors, at[:2]))
+        return _scaled(body, node, scaled, lambda shape: own(at)[1:2])
+
+    body.fill(target.buffer, element, sizes=(*rows, *inner), place=own)
+
+
 def _mvn(body: GroupStatements, node: Node) -> None:
     rank = len(body.shape(given(node)))
     worked = _Worked(body, node, tuple(sorted(a % rank for a in node.attrs["axes"])))
@@ -280,5 +333,7 @@ REDUCTIONS: Mapping[str, Callable[[GroupStatements, Node], None]] = {
     "layer_norm": partial(_trailing, centred=True),
     "rms_norm": partial(_trailing, centred=False),
     "instance_norm": _instance_norm,
+    "group_norm": _group_norm,
+    "hardmax": _hardmax,
     "mvn": _mvn,
 }

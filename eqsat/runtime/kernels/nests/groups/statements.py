@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, flattened, unflattened
@@ -20,6 +22,7 @@ from eqsat.runtime.kernels.nests.computation import (
     LoopAxis,
     Reduction,
     Role,
+    Subscript,
 )
 from eqsat.runtime.kernels.view import View
 
@@ -105,6 +108,17 @@ class GroupStatements(GroupElements):
         self.buffers[name] = KernelBuffer(name, dtype, tuple(shape), "temporary")
         return name
 
+    def table(self, values: Any, dtype: DType) -> str:
+        """A buffer of numbers that are known, in a type that is computed with."""
+        array = np.asarray(values).astype(computed(dtype).numpy)
+        elements = tuple(array.reshape(-1).tolist())
+        for name, known in self.buffers.items():
+            if known.role == "table" and (known.dtype, known.shape, known.elements) == (dtype, array.shape, elements):
+                return name
+        name = f"c{sum(one.role == 'table' for one in self.buffers.values())}"
+        self.buffers[name] = KernelBuffer(name, dtype, array.shape, "table", None, elements)
+        return name
+
     def prepared(self, dtype: DType, shape: Sequence[int], read: Sequence[str], fill: Callable[[str], None]) -> str:
         """A buffer that is made of values once, before the first run, if all of them are constants; else in each run.
 
@@ -126,7 +140,7 @@ class GroupStatements(GroupElements):
         self.buffers[buffer] = KernelBuffer(buffer, dtype, tuple(shape), "operand")
         return buffer
 
-    def read(self, buffer: str, place: Sequence[AffineIndex]) -> ElementRead:
+    def read(self, buffer: str, place: Sequence[Subscript]) -> ElementRead:
         """An element of a buffer, in the type that it is computed in."""
         return ElementRead.of(buffer, computed(self.buffers[buffer].dtype), tuple(place))
 
@@ -167,19 +181,19 @@ class GroupStatements(GroupElements):
         reduction: Reduction = "",
         *,
         sizes: Sequence[int] | None = None,
-        place: Callable[[Coords], Coords] | None = None,
+        place: Callable[[Coords], Sequence[Subscript]] | None = None,
         is_fresh: bool = True,
     ) -> None:
         """Assign a value to every element of a buffer, reduced over further indices.
 
-        With `sizes` it is assigned to so many elements, which lie where `place` says.
+        With `sizes` it is assigned to so many elements, which lie where `place` says: apart from each other.
         """
         extents = self.buffers[buffer].shape if sizes is None else tuple(sizes)
         kept = [LoopAxis(f"i{n}", extent) for n, extent in enumerate(extents)]
         gone = [LoopAxis(f"k{n}", size, True) for n, size in enumerate(reduced)]
         at = tuple(axis.variable for axis in kept)
         value = term(at, tuple(axis.variable for axis in gone))
-        there = at if place is None else place(at)
+        there = at if place is None else tuple(place(at))
         self.statements.append(KernelStatement(buffer, there, (*kept, *gone), reduction, is_fresh, value, self._around))
 
     @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+from eqsat.language.comprehension.evaluation import neutral
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
@@ -24,8 +25,8 @@ def _pool(body: GroupStatements, node: Node) -> None:
     shape, kernel = body.shape(x), node.attrs["kernel"]
     strides, dilations, pads = conv_geometry(node.attrs, len(kernel))
     dtype = computed(body.group.types[x].dtype)
-    if not dtype.is_float:
-        raise UnsupportedError("poolings of integers")
+    if not dtype.is_float and node.op != "max_pool":
+        raise UnsupportedError("sums of windows of integers")
     out = body.shape(made)
     spatial = len(kernel)
     greatest = node.op == "max_pool"
@@ -39,15 +40,18 @@ def _pool(body: GroupStatements, node: Node) -> None:
         inside = range(-begin, size + end) if counted else range(size)
         steps = range(0, kernel[axis] * dilations[axis], dilations[axis])
         counts.append([sum(place * strides[axis] - begin + i in inside for i in steps) for place in range(windows)])
-    if any(min(one, default=1) == 0 for one in counts):
+    power = node.attrs["p"] if node.op == "lp_pool" else None
+    if power is None and any(min(one, default=1) == 0 for one in counts):
         raise UnsupportedError("windows of nothing but padding")
-    border = number(-math.inf if greatest else 0, dtype)
+    border = number(neutral("max", dtype) if greatest else 0, dtype)
     target = body.landing(made)
     stored = body.buffers[target.buffer].dtype
     buffer = target.buffer if stored is dtype else body.temporary(dtype, out)
-    share = None if greatest else _share(body, dtype, counts)
+    share = _share(body, dtype, counts) if node.op == "avg_pool" else None
 
     def finish(x: Expr, coords: Coords) -> Expr:
+        if power is not None:
+            return _root(x, power)
         return x if share is None else FUNCTIONS["divide"](x, share(coords[2:]))
 
     with planes(body, x, (*pads[:spatial], *behind), border) as (image, channel, element):
@@ -57,10 +61,18 @@ def _pool(body: GroupStatements, node: Node) -> None:
 
         def term(at: Coords, within: Coords) -> Expr:
             read = tuple(p * s + i * d for p, s, i, d in zip(at, strides, within, dilations, strict=True))
-            return convert(element(read), dtype)
+            value = convert(element(read), dtype)
+            return value if power is None else FUNCTIONS["power"](FUNCTIONS["abs"](value), number(power, dtype))
 
         body.fill(buffer, term, kernel, "max" if greatest else "+", sizes=out[2:], place=there)
         finish_sum(body, node, target, buffer, finish, out[2:], there)
+
+
+def _root(x: Expr, power: int) -> Expr:
+    """The number whose power a sum is."""
+    if power in (1, 2):
+        return x if power == 1 else FUNCTIONS["sqrt"](x)
+    return FUNCTIONS["power"](x, number(1.0 / power, x.dtype))
 
 
 def _share(body: GroupStatements, dtype: DType, counts: list[list[int]]) -> Callable[[Coords], Expr]:
@@ -129,4 +141,9 @@ def _along_channels(start: int) -> Moved:
 
 
 #: Operators that move windows over planes or channels.
-WINDOWS: Mapping[str, Callable[[GroupStatements, Node], None]] = {"max_pool": _pool, "avg_pool": _pool, "lrn": _lrn}
+WINDOWS: Mapping[str, Callable[[GroupStatements, Node], None]] = {
+    "max_pool": _pool,
+    "avg_pool": _pool,
+    "lp_pool": _pool,
+    "lrn": _lrn,
+}

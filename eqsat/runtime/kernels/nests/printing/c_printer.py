@@ -11,7 +11,7 @@ from importlib.resources import files
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.expressions.expression import STORED, Expr
+from eqsat.runtime.kernels.expressions.expression import STORED, Expr, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.nests.computation import Computation, ElementRead, KernelBuffer, substituted
 from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, largest, number_or_sum, product_at, sum_of
@@ -121,6 +121,7 @@ class _CPrinter(NodePrinter):
         """The function of a tree."""
         computation = self.computation
         self.lines.add("int failed = 0;")
+        self._tables()
         workspace, free = self._temporaries()
         self.nodes(nodes)
         self.lines.add("return failed;")
@@ -135,6 +136,13 @@ class _CPrinter(NodePrinter):
         arguments = (*computation.operands, *computation.results)
         blas, sizes = frozenset(self._blas), computation.sizes
         return FunctionText(vectors, code, computation.name, arguments, workspace, blas, sizes, free)
+
+    def _tables(self) -> None:
+        """Define the buffers whose elements are known."""
+        for buffer in self.computation.buffers.values():
+            if buffer.role == "table":
+                texts = ", ".join(number(element, buffer.dtype).template for element in buffer.elements)
+                self.lines.add(f"static const {STORED[buffer.dtype]} {buffer.name}[{buffer.count}] = {{{texts}}};")
 
     def _temporaries(self) -> tuple[int, tuple[KernelBuffer, ...]]:
         """Define the temporaries: the bytes of those that are always there, and those whose bytes depend on sizes."""

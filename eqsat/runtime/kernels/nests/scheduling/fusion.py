@@ -18,6 +18,7 @@ from eqsat.runtime.kernels.nests.computation import (
     names_of,
     reads,
     rebuilt,
+    same_places,
     substituted,
 )
 from eqsat.runtime.kernels.nests.extents import is_several
@@ -130,10 +131,10 @@ def _following(
     if not shared and not any(read.buffer in written for read in _all(statement)):
         return None
     for read in _all(statement):
-        if read.buffer in written and read.subscripts != first.place:
+        if read.buffer in written and not same_places(read.subscripts, first.place):
             return None
     earlier = [read for one in members for read in _all(one)]
-    if any(read.buffer == statement.target and read.subscripts != first.place for read in earlier):
+    if any(read.buffer == statement.target and not same_places(read.subscripts, first.place) for read in earlier):
         return None
     return statement
 
@@ -147,6 +148,8 @@ def _renamed(given: KernelStatement, first: KernelStatement) -> KernelStatement 
     own = extents.keys()
     environment: dict[str, AffineIndex] = {}
     for mine, theirs in zip(given.place, first.place, strict=True):
+        if not isinstance(mine, AffineIndex) or not isinstance(theirs, AffineIndex):
+            return None
         if mine.constant != theirs.constant or len(mine.terms) != len(theirs.terms):
             return None
         for (variable, factor), (other, same) in zip(mine.terms, theirs.terms, strict=True):
@@ -206,11 +209,11 @@ def _may_share(
         or not is_several(first.extent)
     ):
         return False
-    constants = {one.place[position].constant for one in statements}
-    if len(constants) != 1:
+    places = [one.place[position] for one in statements]
+    if len({place.constant for place in places if isinstance(place, AffineIndex)}) != 1:
         return False
     return all(
-        read.subscripts[position : position + 1] == (one.place[position],)
+        same_places(read.subscripts[position : position + 1], (one.place[position],))
         for one in statements
         for read in _all(one)
         if read.buffer in written
@@ -219,7 +222,8 @@ def _may_share(
 
 def _axis(statement: KernelStatement, position: int) -> LoopAxis | None:
     """The index that alone decides a subscript of the target."""
-    terms = statement.place[position].terms
+    place = statement.place[position]
+    terms = place.terms if isinstance(place, AffineIndex) else ()
     if len(terms) != 1 or terms[0][1] != 1 or terms[0][0].of is not None:
         return None
     return next((axis for axis in statement.kept if axis.name == terms[0][0].name), None)

@@ -8,7 +8,15 @@ from itertools import takewhile
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr, number
-from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, KernelStatement, LoopAxis, reads, rebuilt
+from eqsat.runtime.kernels.nests.computation import (
+    ElementRead,
+    KernelBuffer,
+    KernelStatement,
+    LoopAxis,
+    reads,
+    rebuilt,
+    same_places,
+)
 from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, is_several, largest, number_or_sum, sum_of
 from eqsat.runtime.kernels.nests.scheduling.strides import depends, may_pack
 from eqsat.runtime.kernels.nests.tree import Assign, Local, Loop, Node
@@ -41,8 +49,11 @@ def packs(
     fixed: Collection[str] = (),
     row: LoopAxis | None = None,
     is_near: bool = False,
+    mark: str = "",
 ) -> list[Pack]:
     """The copies that pay, of panels of a width; `loops` are the outer indices in their order.
+
+    Their names have a mark that tells them from those of other statements in the same loops.
 
     A copy is made inside the first loops that all have other elements, and serves all further ones; none is made of
     what depends on indices that are fixed around the statement. Where tiles are walked down their rows, one panel is
@@ -58,14 +69,14 @@ def packs(
             continue
         again = any(is_several(axis.extent) and not depends(one, axis.name) for axis in loops)
         by_panel = row is not None and not depends(one, row.name) and not again and not fixed
-        made = _pack(one, statement, vector, width, loops, len(found), by_panel)
+        made = _pack(one, statement, vector, width, loops, f"{mark}_p{len(found)}", by_panel)
         if made is not None:
             found.append(made)
     return found
 
 
 def _same(a: ElementRead, b: ElementRead) -> bool:
-    return a.buffer == b.buffer and a.subscripts == b.subscripts
+    return a.buffer == b.buffer and same_places(a.subscripts, b.subscripts)
 
 
 def _pack(
@@ -74,7 +85,7 @@ def _pack(
     vector: LoopAxis,
     width: int,
     loops: Sequence[LoopAxis],
-    count: int,
+    mark: str,
     by_panel: bool,
 ) -> Pack | None:
     """A copy of all panels, or of one that is made anew for each column of tiles."""
@@ -86,7 +97,7 @@ def _pack(
         return None  # no array of a function has a size of a call
     panels = () if by_panel else (-(-vector.count // width),)
     shape = (*panels, *(axis.count for axis in inner), width)
-    buffer = KernelBuffer(f"{read.buffer}_p{count}", read.dtype, shape, "local")
+    buffer = KernelBuffer(f"{read.buffer}{mark}", read.dtype, shape, "local")
     if buffer.nbytes > MOST_PACKED:
         return None
     along = vector.variable

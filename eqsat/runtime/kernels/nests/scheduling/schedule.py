@@ -62,13 +62,14 @@ def _group(group: SharedLoops, computation: Computation, options: MappingOptions
         tile = f"{last.name}_r"
         first = AffineIndex.variable(tile, largest(count)) * extent + start
         body: list[Node] = []
-        for chain, own in zip(group.chains, axes, strict=True):
+        for number, (chain, own) in enumerate(zip(group.chains, axes, strict=True)):
             box: dict[str, tuple[AffineIndex, int]] = {
                 mine.name: (AffineIndex.variable(f"{shared.name}_r", largest(shared.extent)), 1)
                 for mine, shared in zip(own[:-1], outer, strict=True)
             }
             box[own[-1].name] = (first, extent)
-            made, ahead = _chain(chain, computation, options, box)
+            # Copies of one buffer for several chains are made side by side.
+            made, ahead = _chain(chain, computation, options, box, f"_{number}" if number else "")
             body += made
             before += ahead if start.is_number and not start.constant else []
         node: list[Node] = body if count == 1 else [Loop(tile, count, tuple(body))]
@@ -91,7 +92,7 @@ def _parts(extent: Extent, rows: int) -> list[tuple[Extent, int, AffineIndex]]:
 
 
 def _chain(
-    chain: StatementChain, computation: Computation, options: MappingOptions, box: Box
+    chain: StatementChain, computation: Computation, options: MappingOptions, box: Box, mark: str = ""
 ) -> tuple[list[Node], list[Node]]:
     """The loops of a chain, and the copies that are made before the loops around it."""
     if options.blas is not None and not box:
@@ -101,7 +102,7 @@ def _chain(
             made, before = ([], []) if rest is None else _chain(rest, computation, options, box)
             return [*calls, *before, *made], []
     if not options.is_naive and _is_float(chain.first, computation):
-        tiles = TileSchedule(chain, computation.buffers, options, box)
+        tiles = TileSchedule(chain, computation.buffers, options, box, mark)
         made = tiles.nodes()
         if made:
             return made, tiles.before
@@ -110,7 +111,7 @@ def _chain(
 
 def _is_float(statement: KernelStatement, computation: Computation) -> bool:
     dtype = computation.buffers[statement.target].dtype
-    return dtype in (DType.FLOAT32, DType.FLOAT64) and dtype is statement.value.dtype
+    return dtype in (DType.FLOAT32, DType.FLOAT64) and dtype is statement.value.dtype and not statement.is_scattered
 
 
 def _parallel(nodes: Sequence[Node], options: MappingOptions) -> list[Node]:

@@ -34,12 +34,13 @@ class _Tile:
 
 @dataclass
 class TileSchedule:
-    """The loops of a chain; copies that serve all values of fixed indices are in `before`."""
+    """The loops of a chain; copies that serve all values of fixed indices are in `before`, named with a mark."""
 
     chain: StatementChain
     buffers: Mapping[str, KernelBuffer]
     options: MappingOptions
     box: Box
+    mark: str = ""
 
     def __post_init__(self) -> None:
         statement = self.chain.first
@@ -71,7 +72,7 @@ class TileSchedule:
         if self.options.pack and not vector.is_reduced:
             row = self.row if self.options.is_column_major else None
             near = self.options.pack_near and bool(self.statement.reduced)
-            self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box, row, near)
+            self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box, row, near, self.mark)
         self.value = packed(self.statement.value, self.packs)
         self.before = [node for pack in self.packs if not pack.entered for node in pack.nodes]
         made = self._outer(outer, [])
