@@ -45,7 +45,7 @@ def test_elements_come_in_order_with_ties_infinities_and_nan(largest):
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_integers_come_in_order_up_to_their_limits(dtype):
     calls = []
-    for size, largest in product((7, 30), (True, False)):
+    for size, largest in ((7, False), (30, True)):
         x = whole(2, size, dtype=dtype)
         x[:, ::3] = RNG.choice(np.array([np.iinfo(dtype).min, np.iinfo(dtype).max, 0], dtype), x[:, ::3].shape)
         calls.append(("topk", [x], {"k": size - 2, "axis": -1, "largest": largest}))
@@ -105,10 +105,7 @@ def test_borders_repeat_elements_or_cut_them_off():
     assert_kernels(*graph_of_calls(calls))
 
 
-COORDINATES = ["half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "align_corners", "asymmetric"]
-
-
-@pytest.mark.parametrize("coordinates", COORDINATES)
+@pytest.mark.parametrize("coordinates", ["half_pixel", "align_corners"])
 def test_axes_are_resized_in_every_way(coordinates):
     calls, halves = [], []
     for sizes in ((9, 5), (1, 13), (6, 8)):
@@ -136,7 +133,7 @@ def test_what_lies_beyond_a_cropped_region_is_a_number(mode):
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])
 def test_places_of_a_grid_may_lie_anywhere(mode):
     calls = []
-    for padding, corners in product(("zeros", "border", "reflection"), (True, False)):
+    for padding, corners in (("zeros", False), ("border", True), ("reflection", True), ("reflection", False)):
         dtype = "float64" if padding == "zeros" else "float32"
         grid = RNG.uniform(-3, 3, (2, 6, 7, 2)).astype(dtype)
         grid[0, 0, :4, 0] = np.nan, np.inf, -np.inf, 5
@@ -202,14 +199,14 @@ def layer(op, gates, states, *, layout, direction, lens, bias=True, size=5, **at
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 def test_recurrent_layers_of_either_layout_with_sequences_of_their_own_lengths(direction):
     calls = []
-    for layout, lens in product((0, 1), (False, True)):
+    for layout, lens in ((0, True), (1, False)) if direction == "forward" else ((1, True),):
         shared = {"layout": layout, "direction": direction, "lens": lens}
         calls.append(layer("lstm", 4, 2, **shared))
         calls.append(layer("lstm", 4, 0, **shared, bias=False, input_forget=True, clip=0.4))
         calls += [layer("gru", 3, 1, **shared, linear_before_reset=linear) for linear in (False, True)]
         calls.append(layer("rnn", 1, 1, **shared))
-    assert_kernels(*graph_of_calls(calls))
-    assert_kernels(*graph_of_calls(calls, constant=(1, 2, 3)))
+    constant = (1, 2, 3) if direction == "bidirectional" else ()
+    assert_kernels(*graph_of_calls(calls, constant))
 
 
 def test_recurrent_layers_with_peepholes_and_activations_of_their_own():
@@ -238,7 +235,7 @@ def scale(*shape):
 @pytest.mark.parametrize("constant", [(), (1, 3, 4, 5)])
 def test_products_of_quantised_numbers_are_exact_however_long(constant):
     calls = []
-    for left, right in product(("int8", "uint8"), repeat=2):
+    for left, right in (("int8", "uint8"), ("uint8", "int8")):
         for depth in (7, 700):
             a, b = whole(3, depth, dtype=left), whole(depth, 5, dtype=right)
             a[0], b[:, 0] = np.iinfo(left).max, np.iinfo(right).min  # as far from 0 as they can be
@@ -260,7 +257,7 @@ def test_products_of_quantised_numbers_are_exact_however_long(constant):
 def test_convolutions_of_quantised_numbers(constant):
     calls = []
     attrs = {"pads": (1, 0, 1, 2), "strides": (2, 1), "group": 2}
-    for left, right in product(("int8", "uint8"), repeat=2):
+    for left, right in (("int8", "uint8"), ("uint8", "int8")):
         x, w = whole(2, 4, 6, 7, dtype=left), whole(6, 2, 3, 2, dtype=right)
         zero = whole(dtype=left)
         calls.append(("conv_integer", [x, w], attrs))

@@ -195,7 +195,7 @@ class _Grid:
             return [(lambda x: FUNCTIONS["rint"](self._settled(x)), None)]
 
         def moved(by: int) -> Callable[[Expr], Expr]:
-            return lambda x: _add(_floor(self._settled(x)), self._number(by))
+            return lambda x: _add(convert(_floor(self._settled(x)), DType.INT64), number(by, DType.INT64))
 
         def past(x: Expr) -> Expr:
             return _subtract(x, _floor(self._settled(x)))
