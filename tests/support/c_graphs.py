@@ -10,13 +10,16 @@ import numpy as np
 import eqsat
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.ops import OPS
+from eqsat.language.terms import DType
 from eqsat.runtime.c.program.kernels import KernelChoice, default_choice
 from eqsat.runtime.c.program.lowering import c_program
 from eqsat.runtime.kernels.nests.groups.lowering import CORES
 from eqsat.runtime.kernels.nests.options import MappingOptions
-from tests.support.c_programs import assert_same, computed, graph_of
+from tests.support.c_programs import assert_same, computed, graph_of, graph_of_calls
 
 RNG = np.random.default_rng(3)
+#: A few roundings of floats of 16 bits, as a share of the largest element.
+HALF = 2e-2
 
 
 def weights(*shape):
@@ -72,6 +75,20 @@ GRAPHS = {
 }
 
 
+def small_elements():
+    """Operators on halves and integers, which lie in memory as other numbers than vectors hold, or in more lanes."""
+    calls = []
+    for dtype in (DType.FLOAT16.numpy, DType.BFLOAT16.numpy):
+        x, w = (RNG.standard_normal(shape).astype(dtype) for shape in ((9, 37), (37, 21)))
+        calls += [("gelu", [x], {}), ("softmax", [x], {"axis": 1}), ("matmul", [x, w], {})]
+        calls += [("layer_norm", [x, w[:, 0].copy(), w[:, 1].copy()], {"axis": 1})]
+    for dtype in ("int8", "uint16", "int32", "int64"):
+        x = RNG.integers(-100, 100, (19, 70)).astype(dtype)
+        calls += [(op, [x], {"axes": (axis,)}) for op in ("reduce_sum", "reduce_max") for axis in (0, 1)]
+        calls += [("argmin", [x], {"axis": axis}) for axis in (0, 1)]
+    return graph_of_calls(calls)
+
+
 #: Options by which forms are run: vectors of two widths, and memory that is fetched ahead.
 OPTIONS = (MappingOptions(), MappingOptions(13, 2, unroll=1, vector_bytes=64, prefetch=512, fused_rows=64))
 
@@ -94,10 +111,18 @@ def run_all() -> int:
 
             assert_same(graph, computed(graph, inputs, chosen)[1], inputs, 3e-6)
             runs += 1
+    graph, inputs = small_elements()
+    for width in (16, 32, 64):
+
+        def wide(kernel, width=width):
+            return KernelChoice("direct", MappingOptions(vector_bytes=width))
+
+        assert_same(graph, computed(graph, inputs, wide)[1], inputs, HALF)
+        runs += 1
     names = sorted(n for n, one in OPS.items() if one.sample is not None and not one.random and one.is_shipped)
     for number, name in enumerate(names):
         if name in CORES or number % 5 == 0:
-            graph, inputs = graph_of(name, 3 if name in CORES else 1)
+            graph, inputs = graph_of(name, 2 if name in CORES else 1)
             assert_same(graph, computed(graph, inputs)[1], inputs)
             runs += 1
     return runs

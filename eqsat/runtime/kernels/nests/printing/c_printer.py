@@ -18,7 +18,8 @@ from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, largest,
 from eqsat.runtime.kernels.nests.options import Blas
 from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
-from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, definitions, vector_type
+from eqsat.runtime.kernels.nests.printing.vector_types import definitions, narrow_definitions
+from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, VectorTypes
 from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, LaneFold, Local, Loop, Node, Prefetch, Vector
 from eqsat.runtime.kernels.writer import bare
 
@@ -113,7 +114,7 @@ class _CPrinter(NodePrinter):
     def __init__(self, computation: Computation, threads: int) -> None:
         super().__init__(computation, GnuC())
         self.threads = threads
-        self._vectors: set[tuple[DType, int]] = set()
+        self._vectors = VectorTypes()
         self._blas: set[Blas] = set()
         self._shared = 0
 
@@ -132,10 +133,11 @@ class _CPrinter(NodePrinter):
         joined = ",\n    ".join([*parameters, "unsigned char *restrict workspace"])
         head = f"static int {computation.name}(\n    {joined}) {{"
         code = "\n".join([head, *self.lines.text, "}", ""])
-        vectors = tuple(definitions(dtype, lanes) for dtype, lanes in sorted(self._vectors, key=str))
+        vectors = [definitions(dtype, lanes) for dtype, lanes in sorted(self._vectors.whole, key=str)]
+        vectors += [narrow_definitions(dtype, lanes) for dtype, lanes in sorted(self._vectors.narrow, key=str)]
         arguments = (*computation.operands, *computation.results)
         blas, sizes = frozenset(self._blas), computation.sizes
-        return FunctionText(vectors, code, computation.name, arguments, workspace, blas, sizes, free)
+        return FunctionText(tuple(vectors), code, computation.name, arguments, workspace, blas, sizes, free)
 
     def _tables(self) -> None:
         """Define the buffers whose elements are known."""
@@ -178,9 +180,8 @@ class _CPrinter(NodePrinter):
                 aligned = f"__attribute__((aligned({ALIGNMENT})))"
                 self.lines.add(f"{STORED[node.buffer.dtype]} {self.array(node)}[{node.buffer.count}] {aligned};")
             case Local(is_register=True) if node.lanes > 1:
-                self._vectors.add((node.buffer.dtype, node.lanes))
                 places = tuple(map(fixed, node.buffer.shape[:-1]))
-                self.register(node, vector_type(node.buffer.dtype, node.lanes), places)
+                self.register(node, self._vectors.of(node.buffer.dtype, node.lanes), places)
             case _:
                 super().node(node)
 
@@ -212,8 +213,7 @@ class _CPrinter(NodePrinter):
         for one in node.body:
             self.scalars.environment = one.environment
             value = updated(one)
-            printer = VectorPrinter(self.scalars, node.variable, value.dtype, node.lanes, valid)
-            self._vectors.add((value.dtype, node.lanes))
+            printer = VectorPrinter(self.scalars, node.variable, value.dtype, node.lanes, valid, self._vectors)
             text = printer.vector(value)
             registers = self.memory.registers.get(one.target.buffer)
             if registers is not None:

@@ -3,24 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
-from eqsat.runtime.kernels.expressions.expression import C_TYPES, Expr
-from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead, indices_of, is_risky, substituted
+from eqsat.runtime.kernels.expressions.expression import C_TYPES, NARROW, STORED, Expr
+from eqsat.runtime.kernels.nests.computation import (
+    Coordinate,
+    ElementRead,
+    KernelBuffer,
+    indices_of,
+    is_risky,
+    parts,
+    substituted,
+)
 from eqsat.runtime.kernels.nests.printing.scalars import ScalarPrinter
+from eqsat.runtime.kernels.nests.printing.vector_types import vector_type
 from eqsat.runtime.kernels.writer import bare
 
 #: Templates that vectors have too, as they are.
 _SAME = frozenset({"({0} + {1})", "({0} - {1})", "({0} * {1})", "({0} / {1})", "(-{0})"})
+#: Templates of integers, which wrap around, by what vectors have.
+_WRAPPING = {"sum({0}, {1})": "+", "difference({0}, {1})": "-", "product({0}, {1})": "*"}
+_BITS = {f"({name})({{0}} {sign} {{1}})": sign for name in C_TYPES.values() for sign in "&|^"}
 #: Templates that are functions of vectors under other names.
-_FUNCTIONS: Mapping[str, str] = {
+_EXTREMES: Mapping[str, str] = {
     "maximum({0}, {1})": "maximum",
     "minimum({0}, {1})": "minimum",
     "({0} <= {1} ? {1} : {0})": "maximum",
     "({0} >= {1} ? {1} : {0})": "minimum",
+}
+_FUNCTIONS: Mapping[str, str] = {
+    **_EXTREMES,
     "fmaxf({0}, {1})": "fmax",
     "fminf({0}, {1})": "fmin",
     "fmax({0}, {1})": "fmax",
@@ -38,34 +53,90 @@ _FUNCTIONS: Mapping[str, str] = {
 _OF_FLOAT = frozenset({"expf({0})", "tanhf({0})", "erff({0})", "sigmoid({0})"})
 _COMPARED = frozenset(f"({{0}} {sign} {{1}})" for sign in ("<", "<=", ">", ">=", "==", "!="))
 _JOINED = {"({0} && {1})": "({0} & {1})", "({0} || {1})": "({0} | {1})", "(!{0})": "(~{0})"}
-_CHOSEN = "({0} ? {1} : {2})"
-#: The letter of a type of elements in the names of vectors.
-LETTERS = {DType.FLOAT32: "f", DType.FLOAT64: "d"}
+_CHOSEN, _TRUTH, _NO_NUMBER = "({0} ? {1} : {2})", "({0} != 0)", "({0} != {0})"
+#: Bytes of the widest vectors of any processor.
+_WIDEST = 64
 
 Kind = Literal["scalar", "vector", "mask"]
 
 
 @dataclass(frozen=True)
 class Text:
-    """A text, and whether it is one element, one per lane, or a truth value per lane."""
+    """A text, and whether it is one element, one per lane, or a truth value per lane, as wide as elements of a type."""
 
     text: str
     kind: Kind
+    dtype: DType
+
+
+@dataclass
+class VectorTypes:
+    """The types of vectors that a function takes, and those that its memory holds as floats of fewer bits."""
+
+    whole: set[tuple[DType, int]] = field(default_factory=set)
+    narrow: set[tuple[DType, int]] = field(default_factory=set)
+
+    def of(self, dtype: DType, lanes: int) -> str:
+        """The name of a type."""
+        self.whole.add((dtype, lanes))
+        return vector_type(dtype, lanes)
+
+
+def is_converted(value: Expr) -> bool:
+    """Return whether a value is one of a number type in another one, of which none is cut."""
+    if not value.operands or value.template != f"({C_TYPES[value.dtype]}){{0}}":
+        return False
+    return value.dtype is not DType.BOOL and not (value.operands[0].dtype.is_float and value.dtype.is_integer)
+
+
+def has_vectors(value: Expr) -> bool:
+    """True of values of integers all of whose parts vectors have; elements side by side are taken for granted."""
+    return all(_is_known(one) for one in _parts_along(value))
+
+
+def _parts_along(value: Expr) -> list[Expr]:
+    """The parts of a value but for those of subscripts."""
+    within = {id(p) for one in parts(value) if isinstance(one, ElementRead) for s in one.operands for p in parts(s)}
+    return [one for one in parts(value) if id(one) not in within]
+
+
+def is_chosen(value: Expr) -> bool:
+    """True of values that a condition chooses, or that are made of such ones."""
+    return any(one.template == _CHOSEN for one in _parts_along(value))
+
+
+def part_bytes(value: Expr) -> tuple[int, int]:
+    """Bytes of the smallest and the largest elements that a value is computed of, but for numbers and truth values."""
+    sizes = [
+        one.dtype.itemsize for one in _parts_along(value) if one.value is None and one.dtype is not DType.BOOL
+    ] or [value.dtype.itemsize]
+    return min(sizes), max(sizes)
+
+
+def _is_known(one: Expr) -> bool:
+    if not one.operands or isinstance(one, ElementRead | Coordinate):
+        return True
+    known = one.template in (*_WRAPPING, *_BITS, *_EXTREMES, *_JOINED, _CHOSEN, _TRUTH, _NO_NUMBER)
+    return known or one.template in _COMPARED or is_converted(one)
 
 
 class VectorPrinter:
     """Values along the lanes of a vector, of which `valid` are there: a number, or text of one from 1 on."""
 
-    def __init__(self, scalars: ScalarPrinter, variable: str, dtype: DType, lanes: int, valid: int | str) -> None:
+    def __init__(
+        self, scalars: ScalarPrinter, variable: str, dtype: DType, lanes: int, valid: int | str, types: VectorTypes
+    ) -> None:
         self.scalars, self.lines = scalars, scalars.lines
         self.variable, self.dtype, self.lanes, self.valid = variable, dtype, lanes, valid
-        self.type = vector_type(dtype, lanes)
+        self.types = types
         self._is_whole = isinstance(valid, int) and valid >= lanes
+
+    def _type(self, dtype: DType) -> str:
+        return self.types.of(DType.UINT8 if dtype is DType.BOOL else dtype, self.lanes)
 
     def vector(self, value: Expr) -> str:
         """A value as an operand that is a vector."""
-        made = self._made(value)
-        return made.text if made.kind == "vector" else f"splat_{self.type}({bare(made.text)})"
+        return self._whole(self._made(value))
 
     def _varies(self, value: Expr) -> bool:
         """True where lanes differ."""
@@ -76,65 +147,144 @@ class VectorPrinter:
                 return True
         return False
 
+    def _fits(self, dtype: DType) -> bool:
+        """Return whether a type is that of the vectors here, or one of vectors that a register holds as well."""
+        return dtype is self.dtype or self.lanes * dtype.itemsize <= _WIDEST
+
     def _made(self, value: Expr) -> Text:
         if not self._varies(value):
-            return Text(self.scalars.scalar(value), "scalar")
+            return Text(self.scalars.scalar(value), "scalar", value.dtype)
         if isinstance(value, ElementRead):
             return self._read(value)
-        if not isinstance(value, Coordinate) and self._is_native(value):
-            return self._native(value)
-        return self._by_lanes(value)
+        if isinstance(value, Coordinate):
+            return self._counted(value)
+        return self._native(value) if self._is_native(value) else self._by_lanes(value)
 
     def _is_native(self, value: Expr) -> bool:
-        template = value.template
+        template, dtype = value.template, value.dtype
         if template == _CHOSEN:
-            return value.dtype is self.dtype and not any(is_risky(one) for one in value.operands[1:])
+            return self._has(dtype) and not any(is_risky(one) for one in value.operands[1:])
         if template in _JOINED:
             return not any(is_risky(one) for one in value.operands)
-        if template in _COMPARED:
-            return all(one.dtype is self.dtype for one in value.operands)
-        if template in _OF_FLOAT and self.dtype is not DType.FLOAT32:
+        if template in _COMPARED or template in (_TRUTH, _NO_NUMBER):
+            return all(self._has(one.dtype) for one in value.operands)
+        if template in _OF_FLOAT and dtype is not DType.FLOAT32:
             return False
-        return value.dtype is self.dtype and (template in _SAME or template in _FUNCTIONS)
+        if is_converted(value):
+            given = value.operands[0].dtype
+            return self._has(dtype) and self._fits(given) and (self._is_alike(given) or not self.dtype.is_float)
+        if dtype.is_float:
+            return dtype is self.dtype and (template in _SAME or template in _FUNCTIONS)
+        return self._has(dtype) and (template in _WRAPPING or template in _BITS or template in _EXTREMES)
+
+    def _is_alike(self, dtype: DType) -> bool:
+        """Return whether elements of a type are as large as those of these vectors.
+
+        Of other ones compilers make vectors of floats best where they are read one by one.
+        """
+        return dtype.itemsize == self.dtype.itemsize
+
+    def _has(self, dtype: DType) -> bool:
+        """Return whether numbers of a type are compared and chosen in vectors here."""
+        return dtype is not DType.BOOL and self._fits(dtype) and dtype in C_TYPES
 
     def _native(self, value: Expr) -> Text:
-        made = [self._made(one) for one in value.operands]
-        if value.template == _CHOSEN:
+        made, template = [self._made(one) for one in value.operands], value.template
+        if template == _NO_NUMBER:
+            dtype = value.operands[0].dtype
+            name = self.lines.define(self._type(dtype), "part_v", bare(self._whole(made[0])))
+            return Text(f"({name} != {name})", "mask", dtype)
+        if template in _COMPARED or template == _TRUTH:
+            dtype = value.operands[0].dtype
+            sign = "!=" if template == _TRUTH else template.split()[1]
+            a, b = self._whole(made[0]), self._whole(made[1]) if len(made) > 1 else f"splat_{self._type(dtype)}(0)"
+            return Text(f"({a} {sign} {b})", "mask", dtype)
+        if template in _JOINED:
+            return self._joined(value, made)
+        if template == _CHOSEN:
             condition, yes, no = made
             if condition.kind != "mask":
                 return self._by_lanes(value)
-            a, b = (self._whole(one) for one in (yes, no))
-            return Text(f"select_{self.type}({bare(condition.text)}, {bare(a)}, {bare(b)})", "vector")
-        if value.template in _JOINED:
-            if any(one.kind != "mask" for one in made):
-                return self._by_lanes(value)
-            return Text(_JOINED[value.template].format(*(one.text for one in made)), "mask")
-        if value.template in _COMPARED:
-            a, b = (self._whole(one) for one in made)
-            return Text(value.template.format(a, b), "mask")
-        if value.template in _SAME:
-            return Text(value.template.format(*(one.text for one in made)), "vector")
+            mask = bare(self._mask(condition, value.dtype))
+            chosen = f"select_{self._type(value.dtype)}({mask}, {bare(self._whole(yes))}, {bare(self._whole(no))})"
+            return Text(chosen, "vector", value.dtype)
+        if is_converted(value):
+            return self._converted(made[0], value.dtype)
+        if template in _SAME:
+            return Text(template.format(*(one.text for one in made)), "vector", value.dtype)
+        wrapping = _WRAPPING.get(template) or _BITS.get(template)
+        if wrapping:
+            return Text(f"({self._whole(made[0])} {wrapping} {self._whole(made[1])})", "vector", value.dtype)
         operands = ", ".join(bare(self._whole(one)) for one in made)
-        return Text(f"{_FUNCTIONS[value.template]}_{self.type}({operands})", "vector")
+        return Text(f"{_FUNCTIONS[template]}_{self._type(value.dtype)}({operands})", "vector", value.dtype)
+
+    def _joined(self, value: Expr, made: list[Text]) -> Text:
+        """Truth values that are joined, all as wide as the first."""
+        if any(one.kind != "mask" for one in made):
+            return self._by_lanes(value)
+        dtype = made[0].dtype
+        return Text(_JOINED[value.template].format(*(self._mask(one, dtype) for one in made)), "mask", dtype)
+
+    def _mask(self, mask: Text, dtype: DType) -> str:
+        """Truth values as wide as elements of a type."""
+        if mask.dtype.itemsize == dtype.itemsize:
+            return mask.text
+        return f"__builtin_convertvector({bare(mask.text)}, mask_{self._type(dtype)})"
+
+    def _converted(self, made: Text, dtype: DType) -> Text:
+        type_ = self._type(dtype)
+        if made.kind == "mask":  # whose lanes are -1 where they are true
+            return Text(f"(-__builtin_convertvector({bare(made.text)}, {type_}))", "vector", dtype)
+        return Text(f"__builtin_convertvector({bare(self._whole(made))}, {type_})", "vector", dtype)
 
     def _whole(self, made: Text) -> str:
-        return made.text if made.kind != "scalar" else f"splat_{self.type}({bare(made.text)})"
+        return made.text if made.kind != "scalar" else f"splat_{self._type(made.dtype)}({bare(made.text)})"
+
+    def _counted(self, value: Coordinate) -> Text:
+        """A sum of indices that goes up by the same from lane to lane."""
+        index = self.scalars.index(value.index)
+        rest, step = index.without(self.variable), index.coefficient(self.variable)
+        if rest.reads(self.variable) or not self._has(value.dtype) or value.dtype.is_float:
+            return self._by_lanes(value)
+        type_ = self._type(value.dtype)
+        steps = f"({type_}){{{', '.join(str(lane * step) for lane in range(self.lanes))}}}"
+        text = self.scalars.index_text(rest)
+        return Text(f"(splat_{type_}({text}) + {steps})" if text != "0" else steps, "vector", value.dtype)
 
     def _read(self, read: ElementRead) -> Text:
         registers = self.scalars.memory.registers.get(read.buffer)
         if registers is not None:
-            return Text(registers[self.scalars.vector_place(read)], "vector")
-        whole = self._is_whole
-        address = self._address(read)
+            return Text(registers[self.scalars.vector_place(read)], "vector", read.dtype)
+        buffer, whole = self.scalars.memory.buffers[read.buffer], self._is_whole
+        if not self._fits(read.dtype) or (self.dtype.is_float and read.dtype not in (self.dtype, DType.BOOL)):
+            return self._by_lanes(read)
+        address, type_ = self._address(read), self._type(read.dtype)
+        count = "" if whole else f", {self.valid}"
+        if buffer.dtype is DType.BOOL:
+            if address is None or self.dtype.is_float:
+                return self._by_lanes(read)
+            text = f"load_{'' if whole else 'part_'}{type_}((const u8 *)({address}){count})"
+            return Text(f"({self._named(read, text)} != 0)", "mask", DType.UINT8)
         if address is not None:
-            text = f"load_{self.type}({address})" if whole else f"load_part_{self.type}({address}, {self.valid})"
+            text = f"load_{'' if whole else 'part_'}{self._stored(buffer, read.dtype)}({address}{count})"
         else:
-            address = self._address(read, 2) if self.lanes > 2 else None
+            evenly = self.lanes > 2 and read.dtype.is_float and buffer.dtype is read.dtype
+            address = self._address(read, 2) if evenly else None
             if address is None:
                 return self._by_lanes(read)
-            count = "" if whole else f", {self.valid}"
-            text = f"load_even_{'' if whole else 'part_'}{self.type}({address}{count})"
-        return Text(self.lines.define(self.type, read.buffer.lower()[:12] + "_v", text), "vector")
+            text = f"load_even_{'' if whole else 'part_'}{type_}({address}{count})"
+        return Text(self._named(read, text), "vector", read.dtype)
+
+    def _named(self, read: ElementRead, text: str) -> str:
+        return self.lines.define(self._type(read.dtype), read.buffer.lower()[:12] + "_v", text)
+
+    def _stored(self, buffer: KernelBuffer, dtype: DType) -> str:
+        """The type of vectors of a buffer, as functions that read and write it are named."""
+        type_ = self._type(dtype)
+        if buffer.dtype is dtype:
+            return type_
+        self.types.narrow.add((buffer.dtype, self.lanes))
+        return f"{type_}_{STORED[buffer.dtype]}"
 
     def _address(self, read: ElementRead, step: int = 1) -> str | None:
         """The address of the first lane where the others follow it at a distance."""
@@ -150,7 +300,8 @@ class VectorPrinter:
             for one, distance in zip(read.subscripts, buffer.strides, strict=True)
             if distance is None and isinstance(one, AffineIndex) and self.scalars.index(one).reads(self.variable)
         ]
-        if buffer.dtype is not self.dtype or varying or checked or far or buffer.is_empty:
+        is_held = buffer.dtype is read.dtype or (buffer.dtype in NARROW and read.dtype is DType.FLOAT32)
+        if not is_held or buffer.dtype is DType.FLOAT8E4M3FN or varying or checked or far or buffer.is_empty:
             return None
         index, computed = self.scalars.places(read, False)
         rest = index.without(self.variable)
@@ -161,15 +312,16 @@ class VectorPrinter:
         return " + ".join(terms)
 
     def _by_lanes(self, value: Expr) -> Text:
-        """A value computed lane by lane."""
+        """A value computed lane by lane; truth values are as wide as the elements of these vectors."""
         name = self.lines.name("lane_values")
         mask = value.dtype is DType.BOOL
-        type_ = f"mask_{self.type}" if mask else self.type
+        dtype = self.dtype if mask else value.dtype
+        type_ = f"mask_{self._type(dtype)}" if mask else self._type(dtype)
         self.lines.add(f"{type_} {name} = {{0}};")
         with self.lines.block(f"for (int {self.variable} = 0; {self.variable} < {self.valid}; ++{self.variable})"):
             text = bare(self.scalars.scalar(value))
             self.lines.add(f"{name}[{self.variable}] = {f'-({text})' if mask else text};")
-        return Text(name, "mask" if mask else "vector")
+        return Text(name, "mask" if mask else "vector", dtype)
 
     def store(self, target: ElementRead, text: str) -> None:
         """Write the lanes to memory."""
@@ -177,158 +329,12 @@ class VectorPrinter:
         buffer = self.scalars.memory.buffers[target.buffer]
         self.lines.forget(self.scalars.memory.texts[target.buffer])
         if address is None:
-            name = self.lines.define(self.type, "lanes_of", bare(text))
+            name = self.lines.define(self._type(self.dtype), "lanes_of", bare(text))
             head = f"for (int {self.variable} = 0; {self.variable} < {self.valid}; ++{self.variable})"
             with self.lines.block(head):
                 place = f"{self.scalars.memory.texts[target.buffer]}[{self.scalars.offset(target, False)}]"
                 self.lines.add(f"{place} = {self.scalars.stored(buffer, f'{name}[{self.variable}]')};")
         elif self._is_whole:
-            self.lines.add(f"store_{self.type}({address}, {bare(text)});")
+            self.lines.add(f"store_{self._stored(buffer, self.dtype)}({address}, {bare(text)});")
         else:
-            self.lines.add(f"store_part_{self.type}({address}, {bare(text)}, {self.valid});")
-
-
-def vector_type(dtype: DType, lanes: int) -> str:
-    """The name of a type of vectors."""
-    return f"v{lanes}{LETTERS[dtype]}"
-
-
-def definitions(dtype: DType, lanes: int) -> str:
-    """The text that defines a type of vectors and its functions."""
-    element, name = C_TYPES[dtype], vector_type(dtype, lanes)
-    integer = "i32" if dtype is DType.FLOAT32 else "i64"
-    size = lanes * dtype.itemsize
-    values = ", ".join(["x"] * lanes)
-    suffix = "f" if dtype is DType.FLOAT32 else ""
-    return f"""
-typedef {element} {name} __attribute__((vector_size({size})));
-typedef {element} loose_{name} __attribute__((vector_size({size}), aligned({dtype.itemsize}), may_alias));
-typedef {integer} mask_{name} __attribute__((vector_size({size})));
-INLINE {name} splat_{name}({element} x) {{ return ({name}){{{values}}}; }}
-INLINE {name} load_{name}(const {element} *from) {{ return *(const loose_{name} *)from; }}
-INLINE void store_{name}({element} *to, {name} x) {{ *(loose_{name} *)to = x; }}
-{_partial_load(dtype, lanes)}
-{_even_load(dtype, lanes)}
-INLINE void store_part_{name}({element} *to, {name} x, int count) {{
-  __builtin_memcpy(to, &x, count * sizeof({element}));
-}}
-INLINE {name} select_{name}(mask_{name} where, {name} a, {name} b) {{
-  return ({name})((where & (mask_{name})a) | (~where & (mask_{name})b));
-}}
-INLINE {name} maximum_{name}({name} a, {name} b) {{ return select_{name}((a > b) | (a != a), a, b); }}
-INLINE {name} minimum_{name}({name} a, {name} b) {{ return select_{name}((a < b) | (a != a), a, b); }}
-INLINE {name} fmax_{name}({name} a, {name} b) {{ return select_{name}((a > b) | (b != b), a, b); }}
-INLINE {name} fmin_{name}({name} a, {name} b) {{ return select_{name}((a < b) | (b != b), a, b); }}
-INLINE {name} fabs_{name}({name} x) {{ return ({name})((mask_{name})x & ~(mask_{name})splat_{name}(-0.0{suffix})); }}
-INLINE {name} sqrt_{name}({name} x) {{
-  {name} made;
-  for (int lane = 0; lane < {lanes}; ++lane) made[lane] = sqrt{suffix}(x[lane]);
-  return made;
-}}
-""" + (_exponential(name, lanes) if dtype is DType.FLOAT32 else "")
-
-
-def _even_load(dtype: DType, lanes: int) -> str:
-    """The loads of every other element, none beyond the last of which is read."""
-    if lanes < 4:
-        return ""
-    element, name = C_TYPES[dtype], vector_type(dtype, lanes)
-    places = ", ".join(str(place) for place in (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2)))
-    apart = ", ".join(f"from[{2 * lane}]" for lane in range(lanes))
-    return f"""INLINE {name} load_even_{name}(const {element} *from) {{
-#if defined(__clang__) || __GNUC__ >= 12
-  return __builtin_shufflevector(load_{name}(from), load_{name}(from + {lanes - 1}), {places});
-#else
-  return ({name}){{{apart}}};
-#endif
-}}
-INLINE {name} load_even_part_{name}(const {element} *from, int count) {{
-#if defined(__clang__) || __GNUC__ >= 12
-  const int read = 2 * count - 1, more = read - {lanes - 1};
-  const {name} near = read < {lanes} ? load_part_{name}(from, read) : load_{name}(from);
-  const {name} far = more > 0 ? load_part_{name}(from + {lanes - 1}, more) : near;
-  return __builtin_shufflevector(near, far, {places});
-#else
-  {name} x = {{0}};
-  for (int lane = 0; lane < count; ++lane) x[lane] = from[2 * lane];
-  return x;
-#endif
-}}"""
-
-
-def _partial_load(dtype: DType, lanes: int) -> str:
-    """The load of the first elements of a vector: under a mask where the processor has one, else byte by byte."""
-    element, name = C_TYPES[dtype], vector_type(dtype, lanes)
-    size, kind = lanes * dtype.itemsize, "ps" if dtype is DType.FLOAT32 else "pd"
-    integer = "i32" if dtype is DType.FLOAT32 else "i64"
-    numbers = ", ".join(map(str, range(lanes)))
-    if size == 64:
-        macro = "__AVX512F__"
-        read = f"return __builtin_ia32_loadu{kind}512_mask((const void *)from, ({name}){{0}}, (1u << count) - 1);"
-    else:
-        macro, width = "__AVX__", "256" if size == 32 else ""
-        mask = f"(mask_{name}){{{numbers}}} < ({integer})count"
-        read = f"return __builtin_ia32_maskload{kind}{width}((const void *)from, {mask});"
-    return f"""INLINE {name} load_part_{name}(const {element} *from, int count) {{
-#ifdef {macro}
-  {read}
-#else
-  {name} x = {{0}};
-  __builtin_memcpy(&x, from, count * sizeof({element}));
-  return x;
-#endif
-}}"""
-
-
-def _exponential(name: str, lanes: int) -> str:
-    """Functions exp, tanh, sigmoid and erf of vectors of float.
-
-    Of exp it is a polynomial on the rest beside a multiple of log 2. Those of erf were fitted by weighted least squares
-    to values of 30 digits: of erf(√t)/√t for t to 0.9, and of -log erfc(x) for x from 0.92 to 4.
-    """
-    return f"""
-INLINE {name} exp_{name}({name} x) {{
-  const {name} inside = maximum_{name}(splat_{name}(-104.0f), minimum_{name}(splat_{name}(89.0f), x));
-  const {name} shifted = inside * 1.44269504f + 12582912.0f, times = shifted - 12582912.0f;
-  const {name} rest = (inside - times * 0.693359375f) + times * 2.12194440e-4f;
-  {name} made = splat_{name}(1.9875691500e-4f) * rest + 1.3981999507e-3f;
-  made = made * rest + 8.3334519073e-3f;
-  made = made * rest + 4.1665795894e-2f;
-  made = made * rest + 1.6666665459e-1f;
-  made = made * rest + 5.0000001201e-1f;
-  made = made * rest * rest + rest + 1.0f;
-  const mask_{name} power = __builtin_convertvector(times, mask_{name}), half = power >> 1;
-  made = made * ({name})((half + 127) << 23) * ({name})((power - half + 127) << 23);
-  return select_{name}(x != x, x, made);
-}}
-INLINE {name} tanh_{name}({name} x) {{
-  const {name} size = fabs_{name}(x), square = x * x;
-  {name} small = splat_{name}(-5.70498872745e-3f) * square + 2.06390887954e-2f;
-  small = small * square - 5.37397155531e-2f;
-  small = small * square + 1.33314422036e-1f;
-  small = small * square - 3.33332819422e-1f;
-  small = small * square * size + size;
-  const {name} large = 1.0f - 2.0f / (exp_{name}(size + size) + 1.0f);
-  const {name} made = select_{name}((size < 0.625f), small, large);
-  return ({name})((mask_{name})made | ((mask_{name})x & (mask_{name})splat_{name}(-0.0f)));
-}}
-INLINE {name} sigmoid_{name}({name} x) {{ return 1.0f / (1.0f + exp_{name}(-x)); }}
-INLINE {name} erf_{name}({name} x) {{
-  const {name} size = fmin_{name}(fabs_{name}(x), splat_{name}(4.0f)), square = size * size;
-  {name} small = splat_{name}(8.193779649445787e-05f) * square - 0.0008099877741187811f;
-  small = small * square + 0.005197154823690653f;
-  small = small * square - 0.02685779146850109f;
-  small = small * square + 0.11283665895462036f;
-  small = small * square - 0.37612631916999817f;
-  small = (small * square + 1.128379225730896f) * size;
-  {name} power = splat_{name}(2.116183895850554e-05f) * size - 0.0004352181567810476f;
-  power = power * size + 0.0041746399365365505f;
-  power = power * size - 0.025128616020083427f;
-  power = power * size + 0.10829393565654755f;
-  power = power * size + 0.6333346366882324f;
-  power = power * size + 1.1295207738876343f;
-  power = power * size - 0.00017587367619853467f;
-  const {name} made = select_{name}((size < 0.93f), small, 1.0f - exp_{name}(-power));
-  return select_{name}(x != x, x, ({name})((mask_{name})made | ((mask_{name})x & (mask_{name})splat_{name}(-0.0f))));
-}}
-"""
+            self.lines.add(f"store_part_{self._stored(buffer, self.dtype)}({address}, {bare(text)}, {self.valid});")

@@ -11,6 +11,7 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement
 from eqsat.runtime.kernels.nests.extents import Extent, is_several, largest, sum_of
 from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.printing.vectors import has_vectors
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
 from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, groups, shared_axes
 from eqsat.runtime.kernels.nests.scheduling.plain import plain, without_empty
@@ -18,6 +19,8 @@ from eqsat.runtime.kernels.nests.scheduling.products import product
 from eqsat.runtime.kernels.nests.scheduling.tiles import Box, TileSchedule
 from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, Loop, Node
 
+#: Floats that are stored in 16 bits and computed with as float32.
+_NARROW = (DType.FLOAT16, DType.BFLOAT16)
 #: Rounds for each thread from which threads end at about the same time.
 _ROUNDS = 4
 
@@ -101,7 +104,7 @@ def _chain(
             rest = StatementChain(chain.following[0], chain.following[1:], chain.stored) if chain.following else None
             made, before = ([], []) if rest is None else _chain(rest, computation, options, box)
             return [*calls, *before, *made], []
-    if not options.is_naive and _is_float(chain.first, computation):
+    if not options.is_naive and _takes_vectors(chain.first, computation):
         tiles = TileSchedule(chain, computation.buffers, options, box, mark)
         made = tiles.nodes()
         if made:
@@ -109,9 +112,15 @@ def _chain(
     return [node for one in (chain.first, *chain.following) for node in plain(one, box)], []
 
 
-def _is_float(statement: KernelStatement, computation: Computation) -> bool:
-    dtype = computation.buffers[statement.target].dtype
-    return dtype in (DType.FLOAT32, DType.FLOAT64) and dtype is statement.value.dtype and not statement.is_scattered
+def _takes_vectors(statement: KernelStatement, computation: Computation) -> bool:
+    """True of statements that tiles in registers serve: of floats, and of integers that are reduced.
+
+    What is made of integers element by element, in one loop, the compiler makes vectors of.
+    """
+    dtype, stored = statement.value.dtype, computation.buffers[statement.target].dtype
+    if statement.is_scattered or not (dtype is stored or (dtype is DType.FLOAT32 and stored in _NARROW)):
+        return False
+    return dtype.is_float or (dtype is not DType.BOOL and bool(statement.reduced) and has_vectors(statement.value))
 
 
 def _parallel(nodes: Sequence[Node], options: MappingOptions) -> list[Node]:

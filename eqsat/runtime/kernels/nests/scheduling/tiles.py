@@ -9,6 +9,7 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer, LoopAxis, reads
 from eqsat.runtime.kernels.nests.extents import Extent, largest, number_or_sum, sum_of
 from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.printing.vectors import is_chosen, part_bytes
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.packing import Pack, packed, packs
 from eqsat.runtime.kernels.nests.scheduling.strides import row_axis, stride, vector_axis
@@ -17,6 +18,8 @@ from eqsat.runtime.kernels.nests.tree import Assign, LaneFold, Local, Loop, Node
 
 #: Vectors that a chain of statements without reductions holds, at most.
 _MOST_HELD = 12
+#: Bytes of integers from which vectors of them along a reduced index are added up.
+_FOLDED_BYTES = 4
 #: An index that is fixed by loops around a statement: its first value, and how many it has.
 Box = Mapping[str, tuple[AffineIndex, int]]
 
@@ -45,7 +48,9 @@ class TileSchedule:
     def __post_init__(self) -> None:
         statement = self.chain.first
         self.dtype = statement.value.dtype
-        self.lanes = max(self.options.vector_bytes // self.dtype.itemsize, 1)
+        # Of integers as many as vectors of the largest ones hold, that they are computed of.
+        self.smallest, largest_ = (self.dtype.itemsize,) * 2 if self.dtype.is_float else part_bytes(statement.value)
+        self.lanes = max(self.options.vector_bytes // largest_, 1)
         axes = tuple(
             replace(axis, extent=self.box[axis.name][1]) if axis.name in self.box else axis for axis in statement.axes
         )
@@ -74,11 +79,30 @@ class TileSchedule:
             near = self.options.pack_near and bool(self.statement.reduced)
             self.packs = packs(self.statement, vector, self.width, free, self.buffers, self.box, row, near, self.mark)
         self.value = packed(self.statement.value, self.packs)
+        if not self.dtype.is_float and not self._pays(vector):
+            return []
         self.before = [node for pack in self.packs if not pack.entered for node in pack.nodes]
         made = self._outer(outer, [])
         if not self.box:
             made, self.before = [*self.before, *made], []
         return made
+
+    def _pays(self, vector: LoopAxis) -> bool:
+        """True where tiles of integers are faster than vectors that the compiler makes of plain loops.
+
+        These are as fast where elements that are reduced lie side by side, but for conditions, and faster for small
+        ones: what is left of a row in vectors of many lanes is long. Nothing is picked up from places that lie apart.
+        """
+        near = all(
+            one.buffer not in self.buffers or stride(one, vector.name, self.buffers) in (0, 1)
+            for one in reads(self.value)
+        )
+        if vector.is_reduced:
+            alike = self.smallest == self.dtype.itemsize >= _FOLDED_BYTES
+            return near and alike and is_chosen(self.value)
+        last = self.statement.reduced[-1]
+        plain = all(stride(one, last.name, self.buffers) in (0, 1) for one in reads(self.statement.value))
+        return near and not plain and largest(vector.extent) >= self.lanes
 
     def _outer(self, axes: Sequence[LoopAxis], entered: Sequence[str]) -> list[Node]:
         """Loops over the indices that are not of a tile, with the copies that are made inside."""
