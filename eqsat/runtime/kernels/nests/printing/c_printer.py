@@ -27,6 +27,8 @@ from eqsat.runtime.kernels.writer import bare
 ALIGNMENT = 64
 #: Rows or columns of which a thread's part of a product is a multiple.
 _BLOCK = 16
+#: The variable of a library that keeps its loops to one thread.
+ALONE = "alone_"
 #: Arrays of more bytes are no variables of a function.
 MOST_ON_STACK = 1 << 18
 
@@ -89,7 +91,8 @@ def translation_unit(functions: Sequence[FunctionText], calls: str = "") -> str:
     """The text of a library of functions of different names: each with its entry, or with the `calls` of all."""
     called = sorted({library for one in functions for library in one.blas})
     blas = [_shipped("blas.h"), *(f"BLAS({library})" for library in called)] if called else []
-    texts = [_shipped("prelude.h"), *blas, *dict.fromkeys(text for one in functions for text in one.vectors)]
+    shared = [f"int {ALONE} = 0;"] if any("#pragma omp" in one.code for one in functions) else []
+    texts = [_shipped("prelude.h"), *shared, *blas, *dict.fromkeys(text for one in functions for text in one.vectors)]
     if calls:
         return "\n".join([*texts, *(one.code for one in functions), calls])
     for one in functions:
@@ -194,7 +197,7 @@ class _CPrinter(NodePrinter):
             nested = _nested(node)
             self._shared = nested - 1
             collapse = f" collapse({nested})" if nested > 1 else ""
-            clauses = f"num_threads({self.threads}) schedule(static){collapse} reduction(|:failed)"
+            clauses = f"num_threads({self.threads}) if(!{ALONE}) schedule(static){collapse} reduction(|:failed)"
             self.lines.add(f"#pragma omp parallel for {clauses}")
         elif node.unroll > 1:
             self.lines.add(f"#pragma GCC unroll {min(node.unroll, largest(node.extent))}")
@@ -271,7 +274,7 @@ class _CPrinter(NodePrinter):
         if is_free(block):
             part = self.lines.define("int", "block_v", part)
         begin, count = self.lines.name("begin"), self.lines.name("count")
-        self.lines.add(f"#pragma omp parallel for num_threads({threads}) schedule(static)")
+        self.lines.add(f"#pragma omp parallel for num_threads({threads}) if(!{ALONE}) schedule(static)")
         with self.lines.block(f"for (int {begin} = 0; {begin} < {whole}; {begin} += {part})"):
             left = f"{whole} - {begin}"
             self.lines.add(f"const int {count} = {left} < {part} ? {left} : {part};")
