@@ -109,8 +109,6 @@ def neutral(reduction: str, dtype: DType) -> Any:
         return int(reduction == "*")
     if dtype.is_float:
         return -np.inf if reduction == "max" else np.inf
-    if dtype is DType.BOOL:
-        return reduction == "min"
     bounds = np.iinfo(dtype.numpy)
     return int(bounds.min if reduction == "max" else bounds.max)
 

@@ -19,8 +19,7 @@ Names: TypeAlias = tuple[str, ...]
 Numbers: TypeAlias = tuple[float, ...]
 
 
-def activated(xp: Any, x: Any, name: str, alpha: float, beta: float) -> Any:
-    """An activation by ONNX's name."""
+def _activated(xp: Any, x: Any, name: str, alpha: float, beta: float) -> Any:
     match name:
         case "Relu":
             return functions.relu.reference(xp, x)
@@ -44,7 +43,7 @@ def activated(xp: Any, x: Any, name: str, alpha: float, beta: float) -> Any:
             return xp.apply(name.lower(), x)
 
 
-class RecurrentLayer:
+class _Layer:
     """A layer's arithmetic, attributes and activations, those of each direction one after the other."""
 
     def __init__(
@@ -64,18 +63,12 @@ class RecurrentLayer:
         self.alphas = alphas or (0.0,) * len(self.activations)
         self.betas = betas or (0.0,) * len(self.activations)
 
-    @staticmethod
-    def of(xp: Any, gates: int, attrs: Mapping[str, Any]) -> RecurrentLayer:
-        """The layer with so many gates that attributes state."""
-        own = (attrs[name] for name in ("direction", "activations", "alphas", "betas", "clip"))
-        return RecurrentLayer(xp, _OWN[gates], *own)
-
     def active(self, x: Any, which: int, direction: int) -> Any:
         """An activation of a direction, its operand clipped where asked for."""
         xp, clip = self.xp, self.clip
         if clip is not None:
             x = xp.maximum(xp.minimum(x, xp.number(clip, x)), xp.number(-clip, x))
-        return activated(xp, x, *self.named(which, direction))
+        return _activated(xp, x, *self.named(which, direction))
 
     def named(self, which: int, direction: int) -> tuple[str, float, float]:
         """An activation of a direction, with its alpha and beta."""
@@ -188,7 +181,7 @@ def lstm(
     states, and `p` the weights of peepholes i, o, f. Empty `activations` are sigmoid, tanh and tanh. Source: Hochreiter
     and Schmidhuber (1997).
     """
-    layer = RecurrentLayer(xp, _OWN[4], direction, activations, alphas, betas, clip)
+    layer = _Layer(xp, _OWN[4], direction, activations, alphas, betas, clip)
     size = r.shape[2]
     bias = None if b is None else xp.add(b[:, : 4 * size], b[:, 4 * size :])
 
@@ -204,7 +197,7 @@ def lstm(
         memory = xp.add(xp.multiply(f, memory), xp.multiply(i, layer.active(g, 1, d)))
         if p is not None:
             o = xp.add(o, xp.multiply(p[d, size : 2 * size], memory))
-        shown = activated(xp, memory, *layer.named(2, d))
+        shown = _activated(xp, memory, *layer.named(2, d))
         return xp.multiply(layer.active(o, 0, d), shown), memory
 
     return layer.run(x, w, bias, lens, (h, c), size, cell, layout)
@@ -241,7 +234,7 @@ def gru(
     Operands are as those of `lstm`, with the gates z, r, h. `linear_before_reset` multiplies by the reset gate behind
     the product with the state. Empty `activations` are sigmoid and tanh. Source: Cho et al. (2014).
     """
-    layer = RecurrentLayer(xp, _OWN[3], direction, activations, alphas, betas, clip)
+    layer = _Layer(xp, _OWN[3], direction, activations, alphas, betas, clip)
     size = r.shape[2]
     inner = None if b is None else b[:, 3 * size :]
 
@@ -293,7 +286,7 @@ def rnn(
 
     Operands are as those of `lstm`, with one gate. Empty `activations` are tanh.
     """
-    layer = RecurrentLayer(xp, _OWN[1], direction, activations, alphas, betas, clip)
+    layer = _Layer(xp, _OWN[1], direction, activations, alphas, betas, clip)
     size = r.shape[2]
 
     def cell(gates: Any, states: tuple[Any, ...], d: int) -> tuple[Any, ...]:
@@ -301,3 +294,21 @@ def rnn(
 
     bias = None if b is None else xp.add(b[:, :size], b[:, size:])
     return layer.run(x, w, bias, lens, (h,), size, cell, layout)
+
+
+class LayerActivations:
+    """The activations of a layer with so many gates, by direction, as the references compute them."""
+
+    def __init__(self, xp: Any, gates: int, attrs: Mapping[str, Any]) -> None:
+        own = (attrs[name] for name in ("direction", "activations", "alphas", "betas", "clip"))
+        self._xp, self._layer = xp, _Layer(xp, _OWN[gates], *own)
+        #: The number of directions.
+        self.directions = self._layer.directions
+
+    def active(self, x: Any, which: int, direction: int) -> Any:
+        """An activation of a direction, its operand clipped where asked for."""
+        return self._layer.active(x, which, direction)
+
+    def shown(self, x: Any, which: int, direction: int) -> Any:
+        """An activation of a direction whose operand is never clipped."""
+        return _activated(self._xp, x, *self._layer.named(which, direction))

@@ -24,7 +24,6 @@ Floats: TypeAlias = tuple[float, ...]
 #: Up to this numerator and denominator a scale times a dim is exact in float32, in which ONNX Runtime multiplies.
 _PLAIN = 256
 POLICIES = ("stretch", "not_larger", "not_smaller")
-_CROPPING = "tf_crop_and_resize"
 
 
 def is_plain(scale: float) -> bool:
@@ -107,10 +106,10 @@ def _check_modes(attrs: Attrs) -> None:
             raise ShapeError(f"{name} {attrs[name]!r}", expected="one of " + ", ".join(known))
 
 
-def _geometry(shape: Sequence[int], attrs: Mapping[str, Any]) -> Iterator[tuple[int, int, int, float]]:
+def _geometry(x: Any, attrs: Mapping[str, Any]) -> Iterator[tuple[int, int, int, float]]:
     """Axis, size, new size and scale of each axis that is resized."""
-    axes = [a % len(shape) for a in attrs["axes"]]
-    sizes = [shape[a] for a in axes]
+    axes = [a % x.ndim for a in attrs["axes"]]
+    sizes = [x.shape[a] for a in axes]
     counts = [int(str(d)) for d in _resized(sizes, attrs) or ()]
     if attrs["scales"]:
         scales = [np.float32(s) for s in attrs["scales"]]
@@ -120,48 +119,6 @@ def _geometry(shape: Sequence[int], attrs: Mapping[str, Any]) -> Iterator[tuple[
         scales = [_common_scale(sizes, attrs["sizes"], attrs["policy"])] * len(axes)
     for axis, size, count, scale in zip(axes, sizes, counts, scales, strict=True):
         yield axis, size, count, float(scale)
-
-
-@dataclass(frozen=True)
-class AxisTaps:
-    """The elements that each place of a resized axis is made of, by place and neighbour, and their weights.
-
-    Without weights there is one, and the place is a copy of it. `beyond` is true of places outside of the operand.
-    """
-
-    axis: int
-    index: Any
-    weights: Any = None
-    beyond: Any = None
-
-
-def axis_taps(shape: Sequence[int], attrs: Mapping[str, Any]) -> Iterator[AxisTaps]:
-    """The elements that places of each resized axis are made of, axis by axis, for attributes of an operator.
-
-    Those without a mode take the nearest element, those without coordinates crop a region.
-    """
-    rank, region = len(shape), attrs.get("region", ())
-    how, mode = attrs.get("coordinates", _CROPPING), attrs.get("mode", "nearest")
-    starts, ends = region[: len(region) // 2], region[len(region) // 2 :]
-    regions = {axis % rank: part for axis, *part in zip(attrs["axes"], starts, ends, strict=False)}
-    for axis, size, count, scale in _geometry(shape, attrs):
-        start, end = regions.get(axis, (0.0, 1.0))
-        at = places.coordinates(size, count, scale, how, (start, end))
-        if scale == 1 or not count:
-            yield AxisTaps(axis, np.arange(count)[:, None])
-            continue
-        beyond = places.outside(at, size) if how == _CROPPING else None
-        if mode == "nearest":
-            yield AxisTaps(axis, places.nearest(at, size, attrs["rounding"])[:, None], None, beyond)
-            continue
-        coefficient, exclude = attrs["cubic_coeff"], attrs["exclude_outside"]
-        if attrs["antialias"]:
-            index, weights = places.antialiased(at, size, scale, mode, coefficient, exclude)
-        elif mode == "cubic":
-            index, weights = places.cubic(at, size, coefficient, exclude)
-        else:
-            index, weights = places.linear(at, size)
-        yield AxisTaps(axis, index, weights, beyond)
 
 
 def _combined(xp: Any, x: Any, axis: int, index: Any, weights: Any) -> Any:
@@ -186,16 +143,28 @@ def numbers(xp: Any, values: Any, like: Any) -> Any:
     return (result.astype(np.int64) if plain else result).reshape(np.shape(values))
 
 
-def _resampled(xp: Any, x: Any, attrs: Mapping[str, Any]) -> tuple[Any, dict[int, Any]]:
+def _interpolated(xp: Any, x: Any, attrs: Mapping[str, Any]) -> tuple[Any, dict[int, Any]]:
     """The operand resized axis by axis, and which places of each axis lie outside it."""
     beyond: dict[int, Any] = {}
-    for taps in axis_taps(x.shape, attrs):
-        if taps.beyond is not None:
-            beyond[taps.axis] = taps.beyond
-        if taps.weights is None:
-            x = np.take(x, taps.index[:, 0], axis=taps.axis)
+    for axis, size, count, scale in _geometry(x, attrs):
+        region = attrs.get("regions", {}).get(axis, (0.0, 1.0))
+        at = places.coordinates(size, count, scale, attrs["coordinates"], region)
+        if attrs["coordinates"] == "tf_crop_and_resize" and scale != 1:
+            beyond[axis] = places.outside(at, size)
+        if scale == 1 or not count:
+            x = np.take(x, np.arange(count), axis=axis)
+            continue
+        if attrs["mode"] == "nearest":
+            x = np.take(x, places.nearest(at, size, attrs["rounding"]), axis=axis)
+            continue
+        coefficient, exclude = attrs["cubic_coeff"], attrs["exclude_outside"]
+        if attrs["antialias"]:
+            index, weights = places.antialiased(at, size, scale, attrs["mode"], coefficient, exclude)
+        elif attrs["mode"] == "cubic":
+            index, weights = places.cubic(at, size, coefficient, exclude)
         else:
-            x = _combined(xp, x, taps.axis, taps.index, taps.weights)
+            index, weights = places.linear(at, size)
+        x = _combined(xp, x, axis, index, weights)
     return x, beyond
 
 
@@ -272,7 +241,11 @@ def resize_nearest(
     bounds on one scale for all axes. Scales are float32.
     """
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy}
-    return _resampled(xp, x, {**given, "coordinates": coordinates, "rounding": rounding})[0]
+    for axis, size, count, scale in _geometry(x, given):
+        at = places.coordinates(size, count, scale, coordinates)
+        index = np.arange(count) if scale == 1 or not size else places.nearest(at, size, rounding)
+        x = np.take(x, index, axis=axis)
+    return x
 
 
 @_resizing(
@@ -305,7 +278,7 @@ def resize(
     """
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy, "mode": mode}
     kernel = {"cubic_coeff": cubic_coeff, "exclude_outside": exclude_outside, "antialias": antialias}
-    return _resampled(xp, x, {**given, **kernel, "coordinates": coordinates})[0]
+    return _interpolated(xp, x, {**given, **kernel, "coordinates": coordinates})[0]
 
 
 def _crop_type(operands: Operands, attrs: Attrs) -> tuple[TensorType]:
@@ -352,10 +325,56 @@ def crop_resize(
     `region` holds where the part starts along each axis, then where it ends, in shares of the distance between the
     first and the last element. An axis whose scale is 1 is not cropped, as in ONNX Runtime.
     """
+    count = len(axes)
+    regions = {a % x.ndim: (region[i], region[count + i]) for i, a in enumerate(axes)}
     given = {"axes": axes, "scales": scales, "sizes": sizes, "policy": policy, "mode": mode, "rounding": rounding}
     kernel = {"cubic_coeff": cubic_coeff, "exclude_outside": exclude_outside, "antialias": antialias}
-    resized, beyond = _resampled(xp, x, {**given, **kernel, "region": region})
+    more = {"coordinates": "tf_crop_and_resize", "regions": regions}
+    resized, beyond = _interpolated(xp, x, {**given, **kernel, **more})
     for axis, there in beyond.items():
         spread = there.reshape(-1, *(1,) * (resized.ndim - 1 - axis))
         resized = np.where(spread, xp.number(extrapolation, x), resized)
     return resized
+
+
+@dataclass(frozen=True)
+class AxisTaps:
+    """The elements that each place of a resized axis is made of, by place and neighbour, and their weights.
+
+    Without weights there is one, and the place is a copy of it. `beyond` is true of places outside of the operand.
+    """
+
+    axis: int
+    index: Any
+    weights: Any = None
+    beyond: Any = None
+
+
+def axis_taps(shape: Sequence[int], attrs: Mapping[str, Any]) -> Iterator[AxisTaps]:
+    """The elements that places of each resized axis are made of, axis by axis, for attributes of an operator.
+
+    Those without a mode take the nearest element, those without coordinates crop a region. The references state the
+    same: laws are proved of their text, which is therefore left as it is.
+    """
+    rank, region = len(shape), attrs.get("region", ())
+    how, mode = attrs.get("coordinates", "tf_crop_and_resize"), attrs.get("mode", "nearest")
+    starts, ends = region[: len(region) // 2], region[len(region) // 2 :]
+    regions = {axis % rank: part for axis, *part in zip(attrs["axes"], starts, ends, strict=False)}
+    for axis, size, count, scale in _geometry(np.broadcast_to(0, shape), attrs):
+        start, end = regions.get(axis, (0.0, 1.0))
+        at = places.coordinates(size, count, scale, how, (start, end))
+        if scale == 1 or not count:
+            yield AxisTaps(axis, np.arange(count)[:, None])
+            continue
+        beyond = places.outside(at, size) if how == "tf_crop_and_resize" else None
+        if mode == "nearest":
+            yield AxisTaps(axis, places.nearest(at, size, attrs["rounding"])[:, None], None, beyond)
+            continue
+        coefficient, exclude = attrs["cubic_coeff"], attrs["exclude_outside"]
+        if attrs["antialias"]:
+            index, weights = places.antialiased(at, size, scale, mode, coefficient, exclude)
+        elif mode == "cubic":
+            index, weights = places.cubic(at, size, coefficient, exclude)
+        else:
+            index, weights = places.linear(at, size)
+        yield AxisTaps(axis, index, weights, beyond)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
-from eqsat.language.ops.recurrent import RecurrentLayer, activated
+from eqsat.language.ops.recurrent import LayerActivations
 from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import Expr, computed, convert, number
@@ -26,7 +26,7 @@ class _Recurrence(ABC):
 
     def __init__(self, body: GroupStatements, node: Node) -> None:
         self.body, self.node, self.attrs = body, node, node.attrs
-        self.layer = RecurrentLayer.of(ARITHMETIC, self.gates, node.attrs)
+        self.layer = LayerActivations(ARITHMETIC, self.gates, node.attrs)
         self.x, self.w, self.r = (given(node, place) for place in range(3))
         self.bias, self.lens = operand(node, 3), operand(node, 4)
         lead = body.shape(self.x)[:2]
@@ -212,7 +212,7 @@ class _Lstm(_Recurrence):
             return _add(_multiply(kept, old), _multiply(entering, self.active(summed(at, 3), 1)))
 
         def shown(at: Coords) -> Expr:
-            value = activated(ARITHMETIC, self.body.read(memory, at), *self.layer.named(2, self.direction))
+            value: Expr = self.layer.shown(self.body.read(memory, at), 2, self.direction)
             return _multiply(opened(at, 1), value)
 
         self.update(memory, remembered)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
-from eqsat.language.comprehension.evaluation import neutral
 from eqsat.language.ops.windows import conv_geometry
 from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
@@ -16,6 +15,7 @@ from eqsat.runtime.kernels.nests.computation import Coordinate
 from eqsat.runtime.kernels.nests.groups.borders import planes
 from eqsat.runtime.kernels.nests.groups.products import finish_sum
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements, Moved
+from eqsat.runtime.kernels.nests.scheduling.values import neutral
 
 
 def _pool(body: GroupStatements, node: Node) -> None:
@@ -43,7 +43,7 @@ def _pool(body: GroupStatements, node: Node) -> None:
     power = node.attrs["p"] if node.op == "lp_pool" else None
     if power is None and any(min(one, default=1) == 0 for one in counts):
         raise UnsupportedError("windows of nothing but padding")
-    border = number(neutral("max", dtype) if greatest else 0, dtype)
+    border = neutral("max", dtype) if greatest else number(0, dtype)
     target = body.landing(made)
     stored = body.buffers[target.buffer].dtype
     buffer = target.buffer if stored is dtype else body.temporary(dtype, out)

@@ -11,7 +11,9 @@ from eqsat.runtime.kernels.nests.computation import ElementRead, KernelStatement
 
 
 def neutral(reduction: str, dtype: DType) -> Expr:
-    """The number with which a reduction begins."""
+    """The number, or the truth, with which a reduction begins."""
+    if dtype is DType.BOOL and reduction in ("min", "max"):
+        return number(reduction == "min", dtype)
     return number(np.asarray(neutral_element(reduction, dtype)), dtype)
 
 
