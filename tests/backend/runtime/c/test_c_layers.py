@@ -83,7 +83,7 @@ def test_running_sums_run_either_way_and_may_lag():
         x = (drawn(5, 6, 7) * 3).astype(dtype)
         for exclusive, reverse in product((True, False), (True, False)):
             calls.append(("cumsum", [x], {"axis": axis, "exclusive": exclusive, "reverse": reverse}))
-    calls.append(("cumsum", [drawn(3, 0)], {"axis": 1}))
+    calls += [("cumsum", [drawn(*shape)], {"axis": -1}) for shape in ((3, 0), (1,), (9,), (16, 5), (33, 4), (2, 3, 1))]
     assert_kernels(*graph_of_calls(calls))
 
 

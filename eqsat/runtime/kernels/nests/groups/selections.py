@@ -13,11 +13,13 @@ from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.expressions.scalar import given
 from eqsat.runtime.kernels.nests.computation import Coordinate, Reduction, Subscript
 from eqsat.runtime.kernels.nests.groups.copies import placed
-from eqsat.runtime.kernels.nests.groups.statements import GroupStatements
+from eqsat.runtime.kernels.nests.groups.statements import GroupStatements, Moved
 
 _add, _subtract, _multiply, _where = (FUNCTIONS[n] for n in ("add", "subtract", "multiply", "where"))
 _equal, _less, _greater = (FUNCTIONS[n] for n in ("equal", "less", "greater"))
 _and, _or = FUNCTIONS["logical_and"], FUNCTIONS["logical_or"]
+#: Rows whose running sums are made together.
+_ROWS_TOGETHER = 16
 #: Reductions by the names that scattered updates have for them.
 _COMBINED: Mapping[str, Reduction] = {"none": "", "add": "+", "mul": "*", "max": "max", "min": "min"}
 #: The integers that order floats, and what has their bits.
@@ -92,36 +94,57 @@ def _scatter_nd(body: GroupStatements, node: Node) -> None:
 
 
 def _cumsum(body: GroupStatements, node: Node) -> None:
-    """Each element from the one before it, in the order in which the sum runs."""
+    """Each element from the one before it, in the order in which the sum runs; of the last axis a few rows at a time.
+
+    All rows at once would be read from as many lines of the cache, where few of them have room beside each other.
+    """
     x, attrs = given(node), node.attrs
-    shape = body.shape(x)
-    axis, dtype = attrs["axis"] % len(shape), computed(body.group.types[x].dtype)
-    others = (*shape[:axis], *shape[axis + 1 :])
-    last, lag = shape[axis] - 1, int(attrs["exclusive"])
-    target = body.landing(node.outputs[0])
+    shape, dtype = body.shape(x), computed(body.group.types[x].dtype)
+    along = attrs["axis"] % len(shape)
+    last, lag = shape[along] - 1, int(attrs["exclusive"])
+    rows = (math.prod(shape[:along]), shape[along]) if along + 1 == len(shape) else shape
+    target = body.landing(node.outputs[0], rows)
+    if target.shape == rows != shape:
+        along = 1
+    sizes = target.shape
+    source, others = body.in_memory(x, sizes), (*sizes[:along], *sizes[along + 1 :])
+    by_rows = len(sizes) == 2 and along == 1
 
     def at_step(at: Coords, step: AffineIndex) -> Coords:
-        return (*at[:axis], step * -1 + last if attrs["reverse"] else step, *at[axis:])
+        return (*at[:along], step * -1 + last if attrs["reverse"] else step, *at[along:])
 
-    def first(at: Coords) -> Expr:
-        return number(0, dtype) if lag else body.value(x, at_step(at, AffineIndex.number(0)))
+    def first(at: Coords, _: Coords) -> Expr:
+        return number(0, dtype) if lag else body.read(source, at_step(at, AffineIndex.number(0)))
 
     if last < 0:
         return
-    body.fill(
-        target.buffer,
-        lambda at, _: first(at),
-        sizes=others,
-        place=lambda at: at_step(at, AffineIndex.number(0)),
-    )
-    with body.repeated(last) as turn:
-        step = turn + 1
+    body.fill(target.buffer, first, sizes=others, place=lambda at: at_step(at, AffineIndex.number(0)))
+    for begin, count, height in _rows(others[0]) if by_rows else [(0, 1, 0)]:
+        if last < 1:
+            continue
+        with body.repeated(count * last) as turn:
+            step, start = turn % last + 1, turn // last * height + begin
 
-        def following(at: Coords, _: Coords) -> Expr:
-            before = body.read(target.buffer, at_step(at, step - 1))
-            return _add(before, body.value(x, at_step(at, step - lag)))
+            def moved(at: Coords, start: AffineIndex = start) -> Coords:
+                return (at[0] + start,) if by_rows else at
 
-        body.fill(target.buffer, following, sizes=others, place=lambda at: at_step(at, step))
+            def following(at: Coords, _: Coords, step: AffineIndex = step, moved: Moved = moved) -> Expr:
+                before = body.read(target.buffer, at_step(moved(at), step - 1))
+                return _add(before, body.read(source, at_step(moved(at), step - lag)))
+
+            body.fill(
+                target.buffer,
+                following,
+                sizes=(height,) if by_rows else others,
+                place=lambda at, step=step, moved=moved: at_step(moved(at), step),  # type: ignore[misc]
+            )
+
+
+def _rows(count: int) -> list[tuple[int, int, int]]:
+    """Groups of rows: where they begin, how many, and rows in each; those that are left are one group."""
+    whole, left = divmod(count, _ROWS_TOGETHER)
+    parts = [(0, whole, _ROWS_TOGETHER), (count - left, 1, left)]
+    return [(begin, groups, height) for begin, groups, height in parts if groups and height]
 
 
 # ---- the first in order ---------------------------------------------------------------------------------------------
