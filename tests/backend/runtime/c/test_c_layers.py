@@ -5,7 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from tests.support.c_programs import assert_kernels, computed, graph_of, graph_of_calls
+from eqsat.runtime.c.program.kernels import KernelChoice
+from eqsat.runtime.kernels.nests.options import MappingOptions
+from tests.support.c_programs import assert_kernels, assert_same, computed, graph_of, graph_of_calls
 
 RNG = np.random.default_rng(11)
 BEGIN = RNG.bit_generator.state
@@ -284,3 +286,12 @@ def test_indices_beyond_their_axis_are_those_of_its_ends():
     graph, inputs = graph_of_calls([("scatter_nd", [drawn(4, 2), np.array([[9], [-9]]), drawn(2, 2)], {})])
     _, made = computed(graph, inputs)
     np.testing.assert_array_equal(made["y0_0"][[3, 0]], inputs["x0_2"])
+
+
+@pytest.mark.parametrize("name", ["lstm", "topk", "scatter_elements", "conv_transpose", "grouped_attention"])
+def test_threads_share_what_is_inside_of_steps(name):
+    graph, inputs = graph_of(name, 3, "threads")
+    for library in (False, True):
+        choice = KernelChoice("direct", MappingOptions(threads=3, library=library, rows=2))
+        _, made = computed(graph, inputs, lambda kernel, choice=choice: choice)
+        assert_same(graph, made, inputs)
