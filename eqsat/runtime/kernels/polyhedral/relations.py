@@ -9,6 +9,7 @@ from functools import reduce
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import Computation, KernelBuffer, KernelStatement, Subscript
 from eqsat.runtime.kernels.nests.extents import Extent, sum_of
+from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
 
 
@@ -67,6 +68,8 @@ def _beyond(statement: KernelStatement, computation: Computation, parameters: Si
     dims = {axis.name: f"x{number}" for number, axis in enumerate(statement.axes)}
     outside = []
     for index, extent in zip(statement.place, computation.buffers[statement.target].shape, strict=True):
+        if not isinstance(index, AffineIndex):
+            raise UndecidedScheduleError(f"elements decide which ones of {statement.target} are written")
         place = index_text(index, {**parameters.names, **dims})
         outside += [f"{place} < 0", f"{place} >= {index_text(sum_of(extent), parameters.names)}"]
     inside = box([*dims.values()], [axis.extent for axis in statement.axes], parameters)

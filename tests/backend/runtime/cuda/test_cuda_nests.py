@@ -10,10 +10,15 @@ import pytest
 
 import eqsat
 from eqsat.errors import BackendError
+from eqsat.language.ops import OPS
+from eqsat.language.terms import DType, Node, TensorType
 from eqsat.runtime.c.kernel import computation_of
 from eqsat.runtime.cuda.comprehension_kernels import cuda_kernels
+from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
+from eqsat.runtime.kernels.nests.groups.lowering import lowered_group
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.kernels.view import View
 from eqsat.testing.cuda.emulator import build
 from tests.support.comprehensions.comprehension_cases import Right, below, drawn, right
 from tests.support.comprehensions.comprehension_corpus import RIGHT
@@ -210,3 +215,22 @@ def test_functions_that_c_has_not_are_refused_for_cuda_too(name: str) -> None:
     function = eqsat.comprehension(f"def f(float(N) A) -> (B) {{ B(i) = {name}(A(i)) }}")["f"]
     with pytest.raises(BackendError, match=f"f has no C: {name} in C"):
         computation_of(function, function.inferred({"A": (3,)}, {}))
+
+
+@pytest.mark.parametrize("name", ["scatter_elements", "lstm"])
+def test_rounds_with_an_order_are_refused(name: str) -> None:
+    """Updates of one element follow one another, and so do the steps of a recurrence."""
+    types = {
+        "scatter_elements": [("float32", (4,)), ("int64", (3,)), ("float32", (3,))],
+        "lstm": [("float32", (3, 1, 2)), ("float32", (1, 8, 2)), ("float32", (1, 8, 2))],
+    }[name]
+    operands = {f"x{n}": TensorType(DType(dtype), shape) for n, (dtype, shape) in enumerate(types)}
+    made = OPS[name].result_types(list(operands.values()), attrs := OPS[name].complete({}))
+    results = {f"y{n}": one for n, one in enumerate(made)}
+    views = {n: View.of(n, one.dtype, one.static) for n, one in (operands | results).items()}
+    node = Node(name, tuple(operands), tuple(results), attrs)
+    group = Group((node,), operands | results, {n: views[n] for n in operands}, {n: views[n] for n in results})
+    computation = lowered_group(group).computation
+    for mapping in (GpuMapping(), GpuMapping.naive()):
+        with pytest.raises(BackendError, match="in the order of a loop"):
+            cuda_kernels(computation, mapping)

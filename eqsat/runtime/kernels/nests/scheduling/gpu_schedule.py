@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.nests.computation import Computation, reads
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
@@ -24,9 +25,12 @@ from eqsat.runtime.kernels.nests.tree import GpuKernel
 def gpu_scheduled(computation: Computation, options: GpuMapping) -> list[GpuKernel]:
     """The kernels of a computation, in the order they run in.
 
-    An extent that sizes of a call decide counts as a long one.
+    An extent that sizes of a call decide counts as a long one. UnsupportedError for statements whose places elements
+    decide, and for those inside a loop around statements: their rounds have an order, which threads have not.
     """
     for one in computation.statements:
+        if one.is_scattered or one.around is not None:
+            raise UnsupportedError(f"{one.target} is written in the order of a loop")
         weight_of(one.kept)
         weight_of(one.reduced)
     if options.is_naive:

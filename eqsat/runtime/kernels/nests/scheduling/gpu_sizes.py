@@ -52,5 +52,7 @@ class _Constants:
             **self.sizes,
             **{axis.name: AffineIndex.variable(axis.name, bound_of(axis.extent)) for axis in axes},
         }
-        place = tuple(substituted(index, known) for index in one.place)
+        place = tuple(
+            substituted(index, known) if isinstance(index, AffineIndex) else moved(index, known) for index in one.place
+        )
         return replace(one, axes=axes, place=place, value=moved(one.value, known))
