@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeAlias
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
 from eqsat.language.comprehension.graphs.operators import NAME, declare_region, region_of
-from eqsat.rewrites.rules.evidence import Evidence, recalled, remember
+from eqsat.rewrites.rules.evidence import Evidence, recalled, remember, rule_hash
+from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.chosen import ChosenNodes
 from eqsat.rewrites.theories.regions.finding import REGION, FunctionRegion, FunctionRegionFinder
@@ -18,7 +20,7 @@ from eqsat.system.deadline import check
 
 #: True of the function of a region that may be offered, by the name of its operator, the region, and its operands.
 IsOffered: TypeAlias = Callable[[str, FunctionRegion, Sequence[int]], bool]
-#: The most equations that are looked at in one graph.
+#: The most equations that are looked at in one graph: of regions without products and movements, and of those with.
 _MOST_EQUATIONS = 4
 
 
@@ -29,10 +31,11 @@ def region_matches(
 
     `roots` are the classes of outputs. Of a function that is not offered no evidence is looked for.
     """
-    laws: set[str] = set()
-    for chosen in choices:
-        finder = FunctionRegionFinder(ChosenNodes(egraph, chosen), frozenset(map(egraph.find, roots)))
-        yield from _matches(egraph, finder, laws, is_offered)
+    for wide in (False, True):
+        laws: set[str] = set()
+        for chosen in choices:
+            finder = FunctionRegionFinder(ChosenNodes(egraph, chosen), frozenset(map(egraph.find, roots)), wide=wide)
+            yield from _matches(egraph, finder, laws, is_offered)
 
 
 def _matches(egraph: EGraph, finder: FunctionRegionFinder, laws: set[str], is_offered: IsOffered) -> Iterator[Match]:
@@ -69,9 +72,20 @@ def region_evidence(rule: Rule) -> Evidence:
     known = recalled([rule]).get(rule.name)
     if known is not None:
         return known
-    found = check(rule, Effort(numeric=24, symbolic=6, turned=0, questions=0))
+    found = check(_turned(rule), Effort(numeric=24, symbolic=6, turned=0, questions=0))
+    found = replace(found, hash=rule_hash(rule))
     remember([found])
     return found
+
+
+def _turned(rule: Rule) -> Rule:
+    """The equation from right to left: the function draws shapes that it takes, of which terms with sizes in their
+    attributes know nothing."""
+    left, _, rest = rule.text.partition(" => ")
+    right, condition, asked = rest.partition(" if ")
+    text = f"%phase expand\n{rule.name}: {right} => {left}{condition}{asked}"
+    (turned,) = parse_rules(text, "an equation from right to left", origin="identity")
+    return turned
 
 
 def is_region_rule(rule: Rule) -> bool:

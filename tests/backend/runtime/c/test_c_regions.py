@@ -39,11 +39,11 @@ def columns() -> eqsat.Graph:
 
 
 def sharing() -> eqsat.Graph:
-    """A sum that goes into a normalisation and into a product: the region has two results."""
+    """A sum that goes into a normalisation and into a product with a vector: the region has two results."""
     g = eqsat.Graph("sharing")
     r = g.input("a", (24, 18)) + g.input("b", (24, 18))
     g.output("y", standardised(r, 0))
-    g.output("z", r @ g.input("w", (18, 5)))
+    g.output("z", r @ g.input("w", (18,)))
     return g.build()
 
 
@@ -173,7 +173,7 @@ def test_nothing_is_looked_for_where_no_region_may_be_offered(monkeypatch, chang
 
 def test_what_is_one_kernel_already_and_what_a_product_parts_is_no_region():
     g = eqsat.Graph("plain")
-    x, w = g.input("x", (24, 18)), g.input("w", (18, 18))
+    x, w = g.input("x", (3, 24, 18)), g.input("w", (18,))
     g.output("y", eqsat.softmax(eqsat.exp(x) + x, axis=1))
     g.output("z", eqsat.reduce_max(eqsat.reduce_max(x, axes=(0,), keepdims=True) @ w, axes=(1,), keepdims=True))
     found = eqsat.optimize(g.build(), cost=lambda one: 1.0 if is_region(one.op) else 100.0, **OPTIONS)

@@ -1,0 +1,135 @@
+"""Regions with movements, products and windows that become one function, and one kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+import eqsat
+from eqsat.runtime.backend import execute
+from eqsat.steps.regions import offering
+
+OPTIONS = {"device": "c-cpu", "measure": False, "strict": True, "cache": False, "time_limit": 300.0}
+
+
+def odd_layout():
+    """A product whose operands are transposed, with what follows."""
+    g = eqsat.Graph("odd_layout")
+    x, w = g.input("x", (6, 5, 4)), g.input("w", (3, 4))
+    g.output("y", eqsat.tanh(eqsat.transpose(x, perm=(1, 0, 2)) @ eqsat.transpose(w, perm=(1, 0)) + g.input("b", (3,))))
+    return g.build()
+
+
+def joined():
+    """A part of one tensor beside another, element by element, then largest along the axis."""
+    g = eqsat.Graph("joined")
+    x, z = g.input("x", (8, 12)), g.input("z", (8, 5))
+    both = eqsat.concat([eqsat.slice(x, starts=(6,), ends=(12,), axes=(1,)), z], axis=1)
+    g.output("y", eqsat.reduce_max(eqsat.sigmoid(both), axes=(1,), keepdims=False))
+    return g.build()
+
+
+def shuffled():
+    """Channels that are shuffled, and a sum over each of them."""
+    g = eqsat.Graph("shuffled")
+    x = eqsat.transpose(eqsat.reshape(g.input("x", (1, 12, 4, 3)), shape=(1, 2, 6, 4, 3)), perm=(0, 2, 1, 3, 4))
+    g.output("y", eqsat.exp(eqsat.reduce_sum(eqsat.reshape(x, shape=(1, 12, 4, 3)), axes=(2, 3), keepdims=True)))
+    return g.build()
+
+
+def convolved():
+    """A convolution in groups with borders, a bias and an activation."""
+    g = eqsat.Graph("convolved")
+    x, w, b = g.input("x", (1, 4, 9, 8)), g.input("w", (6, 2, 3, 3)), g.input("b", (6,))
+    g.output("y", eqsat.sigmoid(eqsat.conv(x, w, b, group=2, pads=(1, 0, 1, 2), strides=(2, 1))))
+    return g.build()
+
+
+def pooled():
+    """The largest of windows of what is computed, and what follows."""
+    g = eqsat.Graph("pooled")
+    x = eqsat.sigmoid(g.input("x", (1, 4, 9, 8)))
+    g.output("y", eqsat.exp(eqsat.max_pool(x, kernel=(2, 3), strides=(2, 1))))
+    return g.build()
+
+
+def bordered():
+    """A border of a number around what a product reads."""
+    g = eqsat.Graph("bordered")
+    x = eqsat.pad(g.input("x", ("batch", 9)), pads=(0, 1, 0, 2), value=0.5)
+    g.output("y", eqsat.exp(x @ g.input("w", (12, 5))))
+    return g.build()
+
+
+FORMS = {one.__name__: one for one in (odd_layout, joined, shuffled, convolved, pooled, bordered)}
+#: A part of the statements of each.
+STATED = {
+    "odd_layout": "+=! x1(m, b0, k) * x0(n, k)",
+    "joined": "N1 / 2 > i1 ? x0(i0, i1 + N1 / 2) : x1(i0, i1 - N1 / 2)",
+    "shuffled": "x0(i0, i1 % 2 * (N1 / 2) + i1 / 2, i2, i3)",
+    "convolved": "go / (N4 / 2) * N5 + c, 2 * h0 + r0, h1 + r1",
+    "pooled": "max=! t0(n, c, 2 * h0 + kernel0, h1 + kernel1)",
+    "bordered": "? 0.5 :",
+}
+
+
+def is_region(op: str) -> bool:
+    return op.startswith("region_")
+
+
+def feeds_of(graph):
+    rng = np.random.default_rng(0)
+    shapes = {name: [7 if not isinstance(d, int) else d for d in graph.type(name).dims] for name in graph.inputs}
+    return {name: rng.standard_normal(shape).astype("f") for name, shape in shapes.items()}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_region_is_one_kernel(form):
+    graph = FORMS[form]()
+    sizes = {"batch": 7} if form == "bordered" else None
+    found = eqsat.optimize(graph, cost=lambda one: 1.0 if is_region(one.op) else 100.0, sizes=sizes, **OPTIONS)
+    (whole,) = [node.op for node in found.graph.nodes]
+    assert is_region(whole)
+    assert STATED[form] in found.comprehensions[whole]
+    feeds = feeds_of(graph)
+    expected = execute(graph, feeds, "numpy")
+    session = ort.InferenceSession(found.to_onnx().SerializeToString())
+    written = dict(zip([one.name for one in session.get_outputs()], session.run(None, feeds), strict=True))
+    for made in (execute(found.graph, feeds, "c"), execute(found.graph, feeds, "numpy"), written):
+        for name, value in expected.items():
+            np.testing.assert_allclose(made[name], value, rtol=1e-4, atol=1e-5)
+
+
+def refused():
+    """What no sizes follow from, a border that repeats elements, and a product with a vector."""
+    heads = eqsat.Graph("heads")
+    parts = eqsat.reshape(heads.input("x", (4, 132)), shape=(4, 12, 11))
+    heads.output("y", eqsat.reduce_sum(eqsat.exp(parts), axes=(2,), keepdims=True))
+    edges = eqsat.Graph("edges")
+    edges.output("y", eqsat.exp(eqsat.pad(edges.input("x", (4, 6)), pads=(0, 1, 0, 1), mode="edge")))
+    vector = eqsat.Graph("vector")
+    vector.output("y", eqsat.exp(vector.input("x", (4, 6)) @ vector.input("v", (6,))))
+    large = eqsat.Graph("large")
+    large.output("y", eqsat.exp(large.input("x", (256, 256)) @ large.input("w", (256, 256))))
+    return {one.name: one for one in (graph.build() for graph in (heads, edges, vector, large))}
+
+
+@pytest.mark.parametrize("form", ["heads", "edges", "vector", "large"])
+def test_what_is_not_stated_is_no_region(form):
+    found = eqsat.optimize(refused()[form], cost=lambda one: 1.0 if is_region(one.op) else 100.0, **OPTIONS)
+    assert found.comprehensions == {}
+
+
+@pytest.mark.parametrize(("ratio", "is_offered"), [(0.5, True), (1.08, False)], ids=["faster", "slower"])
+def test_a_region_with_a_movement_is_offered_where_it_was_faster(monkeypatch, ratio, is_offered):
+    seen = []
+
+    def measured(new, old, device, threads):
+        seen.append([node.op for node in old.nodes])
+        return ratio
+
+    monkeypatch.setattr(offering, "bound_of_ratio", measured)
+    found = eqsat.optimize(joined(), **{**OPTIONS, "measure": True})
+    assert any("concat" in ops for ops in seen)
+    assert bool([name for name in found.report.rules_fired if name.startswith("region-")]) == is_offered
