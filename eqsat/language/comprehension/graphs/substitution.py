@@ -104,7 +104,15 @@ class _Forwarding:
             return False
         if len(readers) > 1 and self._work(one.value) > _MOST_TWICE:
             return False
-        return all(self._reads_once(reader.text, one.target) for reader in readers)
+        return all(self._reads_once(each.text, one.target) or self._moves(each, one.target) for each in readers)
+
+    def _moves(self, reader: _Statement, target: str) -> bool:
+        """True of a statement that does but move a tensor, by all its indices: it has as few elements."""
+        if reader.ranges is None or reader.text.reduction or not self._is_moved(reader.text.value):
+            return False
+        reads = reader.reads(target)
+        read = {part.name for access in reads for part in walk(access) if isinstance(part, Name)}
+        return len(reads) == 1 and {*reader.ranges} <= read
 
     def _may_read_moved(self, reader: _Statement, one: IndexEquation) -> bool:
         """True of a statement that reads what is moved where that takes no more than it does: by plain multiples, or

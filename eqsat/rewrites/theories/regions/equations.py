@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -9,18 +10,18 @@ from typing import TypeAlias
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
-from eqsat.language.comprehension.graphs.operators import NAME, declare_region, region_of
+from eqsat.language.comprehension.graphs.operators import NAME, DeclaredRegion, declare_region, region_of
 from eqsat.rewrites.rules.evidence import Evidence, recalled, remember, rule_hash
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule
 from eqsat.rewrites.theories.chosen import ChosenNodes
-from eqsat.rewrites.theories.regions.finding import REGION, FunctionRegion, FunctionRegionFinder
+from eqsat.rewrites.theories.regions.finding import REGION, FunctionRegion, FunctionRegionFinder, RegionWidth
 from eqsat.rewrites.theories.stating import stated
 from eqsat.system.deadline import check
 
 #: True of the function of a region that may be offered, by the name of its operator, the region, and its operands.
 IsOffered: TypeAlias = Callable[[str, FunctionRegion, Sequence[int]], bool]
-#: The most equations that are looked at in one graph: of regions without products and movements, and of those with.
+#: The most equations of each width of regions that are looked at in one graph.
 _MOST_EQUATIONS = 4
 
 
@@ -31,22 +32,31 @@ def region_matches(
 
     `roots` are the classes of outputs. Of a function that is not offered no evidence is looked for.
     """
-    for wide in (False, True):
+    for width in RegionWidth:
         laws: set[str] = set()
         for chosen in choices:
-            finder = FunctionRegionFinder(ChosenNodes(egraph, chosen), frozenset(map(egraph.find, roots)), wide=wide)
+            finder = FunctionRegionFinder(ChosenNodes(egraph, chosen), frozenset(map(egraph.find, roots)), width)
             yield from _matches(egraph, finder, laws, is_offered)
 
 
 def _matches(egraph: EGraph, finder: FunctionRegionFinder, laws: set[str], is_offered: IsOffered) -> Iterator[Match]:
-    """The matches of the regions that are found, the largest first; `laws` are those that were looked at so far."""
+    """The matches of the regions that are found, the largest first; `laws` are those that were looked at so far.
+
+    Each is looked at once before any of them is at other sizes.
+    """
+    turns: dict[str, list[tuple[DeclaredRegion, tuple[int, ...], FunctionRegion]]] = {}
     for region in sorted(finder.regions(), key=lambda region: -len(region.steps)):
         check()
         found = region.declared()
         if found is None or (len(laws) == _MOST_EQUATIONS and found[0].law not in laws):
             continue
-        declared, operands = found
-        laws.add(declared.law)
+        laws.add(found[0].law)
+        turns.setdefault(found[0].law, []).append((*found, region))
+    for turn in itertools.chain.from_iterable(itertools.zip_longest(*turns.values())):
+        if turn is None:
+            continue
+        check()
+        declared, operands, region = turn
         name = declare_region(declared).name
         if not is_offered(name, region, operands):
             continue

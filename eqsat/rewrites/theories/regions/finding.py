@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
@@ -34,7 +35,16 @@ REGION = "region"
 #: read twice counts twice.
 _MOST_STEPS, _MOST_RESULTS, _MOST_TERMS = 24, 3, 80
 #: The most operations of a product, beyond which a library is faster, and the most products of a region.
-_MOST_WORK, _MOST_PRODUCTS = 8_000_000, 2
+_MOST_WORK, _MOST_PRODUCTS = 1_000_000, 2
+
+
+class RegionWidth(IntEnum):
+    """The operators that regions are of: on single elements and along axes, those that move as well, or products and
+    windows as well."""
+
+    PLAIN = 0
+    MOVES = 1
+    SUMS = 2
 
 
 @dataclass(frozen=True)
@@ -56,13 +66,12 @@ class FunctionRegion:
         """True where a program makes several kernels of it.
 
         It puts operators on single elements before and after one along axes, as long as the shapes are the same. A
-        product, windows, and what moves elements otherwise than by strides are kernels of their own.
+        product, windows, and what moves elements to other places may be kernels of their own.
         """
         ops = [step.node.op for step in self.steps.values()]
-        if self.is_wide:
-            alone = [op for op in ops if is_along(op) or (is_movement(op) and not OPS[op].strided)]
-            computed = [op for op in ops if not is_movement(op)]
-            return bool(alone) and bool(computed) and len(ops) > 1
+        if self.width > RegionWidth.PLAIN:
+            alone = [op for op in ops if is_along(op) or (is_movement(op) and not OPS[op].view)]
+            return len(ops) > 1 and len(alone) + any(width_of(op) is RegionWidth.PLAIN for op in ops) > 1
         along = [one for one, step in self.steps.items() if step.node.op in REDUCING]
         spread = any(
             int(value) in self.steps and _shape(type) != _shape(step.result)
@@ -73,9 +82,9 @@ class FunctionRegion:
         return bool(along) and len(along) + spread > 1
 
     @property
-    def is_wide(self) -> bool:
-        """True where some of it is a product, windows or a movement."""
-        return any(is_wide(step.node.op) for step in self.steps.values())
+    def width(self) -> RegionWidth:
+        """The least kind of regions that it is of."""
+        return max((width_of(step.node.op) for step in self.steps.values()), default=RegionWidth.PLAIN)
 
     def declared(self) -> tuple[DeclaredRegion, tuple[int, ...]] | None:
         """The function with its law, and the classes of its operands; None where there is none."""
@@ -114,9 +123,11 @@ def is_along(op: str) -> bool:
     return op in REDUCING or is_product(op) or is_window(op)
 
 
-def is_wide(op: str) -> bool:
-    """True of an operator that is a product or windows, or moves elements."""
-    return is_product(op) or is_window(op) or is_movement(op)
+def width_of(op: str) -> RegionWidth:
+    """The least kind of regions that an operator may be of."""
+    if is_product(op) or is_window(op):
+        return RegionWidth.SUMS
+    return RegionWidth.MOVES if is_movement(op) else RegionWidth.PLAIN
 
 
 def _sizes(operands: Sequence[str], parameters: Mapping[str, Parameter], names: Sequence[str]) -> Mapping[str, str]:
@@ -153,13 +164,13 @@ def _fields(attrs: Mapping[str, Any], sizes: Mapping[str, str]) -> list[str] | N
 
 
 class FunctionRegionFinder:
-    """Finds regions of chosen e-nodes: all that one value is computed by and that nothing else reads.
+    """Finds regions of a width among chosen e-nodes: all that one value is computed by and that nothing else reads.
 
     Values that others read as well are results too, where none of the region is computed from what reads them.
     """
 
-    def __init__(self, nodes: ChosenNodes, roots: Collection[int], *, wide: bool = False) -> None:
-        self.nodes, self.egraph, self.roots, self.wide = nodes, nodes.egraph, roots, wide
+    def __init__(self, nodes: ChosenNodes, roots: Collection[int], width: RegionWidth = RegionWidth.SUMS) -> None:
+        self.nodes, self.egraph, self.roots, self.width = nodes, nodes.egraph, roots, width
         self._steps: dict[int, RegionStep | None] = {}
 
     def regions(self) -> Iterator[FunctionRegion]:
@@ -172,7 +183,7 @@ class FunctionRegionFinder:
             alone = self._cone([root])
             for results in ((root,), self._results(root, alone)):
                 region = self._region(self._cone(results), results)
-                is_new = results not in seen and len(region.steps) <= _MOST_STEPS and region.is_wide == self.wide
+                is_new = results not in seen and len(region.steps) <= _MOST_STEPS and region.width is self.width
                 if is_new and region.is_worth_it:
                     yield region
                 seen.add(results)
@@ -209,7 +220,7 @@ class FunctionRegionFinder:
             self._steps[leader] = None
             if enode.op not in OPS or len(enode.types) > 1 or not isinstance(result, TensorType):
                 return None
-            if (self.wide or not is_wide(enode.op)) and self._is_small(node, types, result):
+            if width_of(enode.op) <= self.width and self._is_small(node, types, result):
                 stated = stated_node(node, types, result)
                 self._steps[leader] = None if stated is None else RegionStep(node, types, result, stated)
         return self._steps[leader]

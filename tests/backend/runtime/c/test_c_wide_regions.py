@@ -133,3 +133,16 @@ def test_a_region_with_a_movement_is_offered_where_it_was_faster(monkeypatch, ra
     found = eqsat.optimize(joined(), **{**OPTIONS, "measure": True})
     assert any("concat" in ops for ops in seen)
     assert bool([name for name in found.report.rules_fired if name.startswith("region-")]) == is_offered
+
+
+PLACES = """
+def turned(float(N, M) x) -> (y) { t(i, j) = max(x(i, j), 0)  y(i, j) = t(i, j % 4 * (M / 4) + j / 4) where j in 0:M }
+"""
+
+
+def test_a_statement_reads_the_one_before_it_at_quotients():
+    g = eqsat.Graph("turned")
+    g.output("y", eqsat.comprehension(PLACES).turned(g.input("x", (6, 112))))
+    x = np.random.default_rng(0).standard_normal((6, 112)).astype("f")
+    expected = np.maximum(x, 0).reshape(6, 4, 28).transpose(0, 2, 1).reshape(6, 112)
+    np.testing.assert_array_equal(execute(g.build(), {"x": x}, "c")["y"], expected)
