@@ -11,6 +11,7 @@ from functools import partial
 from eqsat.language.comprehension.definitions.elements import indices_of
 from eqsat.language.comprehension.definitions.parts import UNIT, AxedTerm, tuple_of
 from eqsat.language.comprehension.definitions.statement import NoDefinition, StatementContext, TermNames
+from eqsat.language.comprehension.definitions.transposed import transposed_convolution
 from eqsat.language.comprehension.definitions.trials import SizeTrial, formulas_of, size_text, trials_of
 from eqsat.language.comprehension.definitions.values import ValueTerms
 from eqsat.language.comprehension.definitions.windows import convolution, pooled
@@ -225,7 +226,9 @@ class _Definer:
         if not one.reduced:
             return values.of(one.value, dtype)
         if one.statement.reduction == "+" and dtype.is_float:
-            made = self.product(statement, values, one.value, dtype)
+            weights = partial(values.of, dtype=dtype)
+            made = transposed_convolution(statement, one.value, weights, exact=self.exact)
+            made = made or self.product(statement, values, one.value, dtype)
             if made is not None:
                 return made
         source = values.source(one.value) if one.statement.reduction in ("max", "min") else None

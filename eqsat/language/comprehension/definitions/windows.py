@@ -141,12 +141,12 @@ def _convolved(statement: StatementContext, image: WindowedImage, filters: AxedT
         return None
     if {*batch, *groups, *made, *places} != {*indices} or {*channels, *offsets} != {*reduced} or {*made} & {*places}:
         return None
-    data = _merged(statement, image.part, (batch, [*groups, *channels]), places)
-    weights = _merged(statement, filters, ([*groups, *made], channels), offsets)
-    group = _product(filters.extent(one) for one in groups)
+    data = merged(statement, image.part, (batch, [*groups, *channels]), places)
+    weights = merged(statement, filters, ([*groups, *made], channels), offsets)
+    group = product_text(filters.extent(one) for one in groups)
     grouped = f", group={group}" if groups else ""
     text = f"conv({data}, {weights}, {_attributes(statement, image)}{grouped})"
-    return _parted(statement, text, ((batch, image.part), ([*groups, *made], filters)), places)
+    return parted(statement, text, ((batch, image.part), ([*groups, *made], filters)), places)
 
 
 def pooled(statement: StatementContext, source: TensorRead, reduction: str) -> AxedTerm | None:
@@ -160,22 +160,23 @@ def pooled(statement: StatementContext, source: TensorRead, reduction: str) -> A
     counts = [tuple(high - low for low, high in statement.ranges(one.offset)) for one in image.windows]
     kernel = tuple_of(statement.text_of(one, None) for one in counts)
     first, second = (list(image.plain[:1]), list(image.plain[1:]))
-    data = _merged(statement, image.part, (first, second), places)
+    data = merged(statement, image.part, (first, second), places)
     given = f"kernel={kernel}, {_attributes(statement, image)}"
     if reduction == "+":
-        count = _product(statement.text_of(one, None) for one in counts)
+        count = product_text(statement.text_of(one, None) for one in counts)
         size = f"fill(shape=(), value={count}, dtype=dtype({data}))"
         text = f"mul(avg_pool({data}, {given}), {size})"
     else:
         text = f"max_pool({data}, {given})" if reduction == "max" else f"neg(max_pool(neg({data}), {given}))"
-    return _parted(statement, text, ((first, image.part), (second, image.part)), places)
+    return parted(statement, text, ((first, image.part), (second, image.part)), places)
 
 
-def _product(factors: Iterator[str]) -> str:
+def product_text(factors: Iterator[str]) -> str:
+    """A product of expressions, as an expression."""
     return " * ".join(factors) or "1"
 
 
-def _merged(
+def merged(
     statement: StatementContext, part: AxedTerm, leading: tuple[Sequence[str], Sequence[str]], spatial: Sequence[str]
 ) -> str:
     """A term with two axes, each of the indices given, before those that windows slide along."""
@@ -184,11 +185,11 @@ def _merged(
     if len(leading[0]) == len(leading[1]) == 1:
         return statement.named(turned.text)
     turned = statement.shared(turned)
-    dims = [_product(turned.extent(one) for one in group) for group in leading]
+    dims = [product_text(turned.extent(one) for one in group) for group in leading]
     return statement.named(f"reshape({turned.text}, shape={tuple_of([*dims, *map(turned.extent, spatial)])})")
 
 
-def _parted(
+def parted(
     statement: StatementContext, text: str, leading: Sequence[tuple[Sequence[str], AxedTerm]], spatial: Sequence[str]
 ) -> AxedTerm:
     """A result with an axis for each index, of which two hold several, or none."""
