@@ -7,6 +7,9 @@ import onnxruntime as ort
 import pytest
 
 import eqsat
+from eqsat.language.comprehension.graphs.operators import NAME, DeclaredRegion, declare_region
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.theories.regions.equations import states_region
 from eqsat.runtime.backend import execute
 from eqsat.steps.regions import offering
 
@@ -146,3 +149,24 @@ def test_a_statement_reads_the_one_before_it_at_quotients():
     x = np.random.default_rng(0).standard_normal((6, 112)).astype("f")
     expected = np.maximum(x, 0).reshape(6, 4, 28).transpose(0, 2, 1).reshape(6, 112)
     np.testing.assert_array_equal(execute(g.build(), {"x": x}, "c")["y"], expected)
+
+
+HALVES = "def region(float(N0, N1) x0) -> (y0) { y0(i,a,b) = x0(i,a*(N1/2)+b) where i in 0:N0, a in 0:2, b in 0:N1/2 }"
+LAST = "transpose(reshape(x0, shape=(dim(x0, 0), 2, dim(x0, 1) // 2)), perm=(0, 2, 1))"
+
+
+@pytest.mark.parametrize(
+    ("left", "holds"),
+    [
+        ("reshape(x0, shape=(dim(x0, 0), 2, dim(x0, 1) // 2))", True),
+        ("reshape(x0, shape=(dim(x0, 0), dim(x0, 1) // 2, 2))", False),
+        (LAST, False),
+        ("neg(reshape(x0, shape=(dim(x0, 0), 2, dim(x0, 1) // 2)))", False),
+    ],
+)
+def test_the_equation_of_a_movement_is_checked(left, holds):
+    text = repr(eqsat.comprehension(HALVES).region)
+    conditions = "rank(x0) == 2, dim(x0, 1) % 2 == 0"
+    declared = declare_region(DeclaredRegion("region_of_tests", text, f"{left} => {NAME}(x0) if {conditions}"))
+    (rule,) = parse_rules(f"region-one: {declared.laws[0]}", origin="identity")
+    assert states_region(rule) == holds
