@@ -22,8 +22,9 @@ from eqsat.system.deadline import Deadline, TimeUp, check
 #: Seconds for all regions of a graph: finding them, evidence of their equations, and the times of both forms. It is
 #: looked at between one and the next, so that one of them may end later.
 SECONDS = 10.0
-#: The share of the time of its operators that a function may take at most.
-_FASTER = 0.95
+#: The share of the time of its operators that a function may take at most, and the one from which on it is tried at no
+#: other sizes.
+_FASTER, _FAR_SLOWER = 0.95, 1.3
 
 
 @dataclass(frozen=True)
@@ -79,12 +80,14 @@ class RegionTrials:
     def __init__(self, egraph: EGraph, settings: Settings) -> None:
         self._egraph, self._settings = egraph, settings
         self._known: dict[tuple[object, ...], bool] = {}
+        #: The functions that took so much longer that no other sizes are tried.
+        self._slow: set[str] = set()
 
     def is_faster(self, name: str, region: FunctionRegion, operands: Sequence[int]) -> bool:
         """True where the function of a region was measured to be faster than its operators.
 
-        False where a size is unknown, or where one of the two does not compile. TimeUp where the deadline that it is
-        tried under is over.
+        False where a size is unknown, where one of the two does not compile, and where it took far longer at others.
+        TimeUp where the deadline that it is tried under is over.
         """
         sizes = self._settings.costs.sizes
         types = {str(one): self._egraph.type(one) for one in operands}
@@ -93,16 +96,19 @@ class RegionTrials:
         if len(static) < len(types) or not all(type.is_static for type in static.values()):
             return False
         question = (name, *(static[str(one)] for one in operands))
-        if question not in self._known:
-            self._known[question] = self._measured(*_forms(name, region, operands, static))
-        return self._known[question]
+        if question not in self._known and name not in self._slow:
+            bound = self._bound(*_forms(name, region, operands, static))
+            self._known[question] = bound < _FASTER
+            if bound > _FAR_SLOWER:
+                self._slow.add(name)
+        return self._known.get(question, False)
 
-    def _measured(self, function: Graph, operators: Graph) -> bool:
+    def _bound(self, function: Graph, operators: Graph) -> float:
+        """The bound of the ratio of their times; infinite where one of them does not compile."""
         try:
-            bound = bound_of_ratio(function, operators, self._settings.device, self._settings.options.threads)
+            return bound_of_ratio(function, operators, self._settings.device, self._settings.options.threads)
         except EqsatError:
-            return False
-        return bound < _FASTER
+            return math.inf
 
 
 def _forms(

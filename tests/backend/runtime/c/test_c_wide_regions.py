@@ -138,6 +138,23 @@ def test_a_region_with_a_movement_is_offered_where_it_was_faster(monkeypatch, ra
     assert bool([name for name in found.report.rules_fired if name.startswith("region-")]) == is_offered
 
 
+@pytest.mark.parametrize(("ratio", "trials"), [(1.1, 2), (1.5, 1)], ids=["slower", "far slower"])
+def test_what_is_far_slower_is_not_tried_at_other_sizes(monkeypatch, ratio, trials):
+    g = eqsat.Graph("sizes")
+    for number, rows in enumerate((8, 16)):
+        x, z = g.input(f"x{number}", (rows, 12)), g.input(f"z{number}", (rows, 5))
+        g.output(f"y{number}", eqsat.sigmoid(eqsat.concat([x, z], axis=1)))
+    seen = []
+
+    def measured(new, old, device, threads):
+        seen.append(new.nodes[0].op)
+        return ratio
+
+    monkeypatch.setattr(offering, "bound_of_ratio", measured)
+    eqsat.optimize(g.build(), **{**OPTIONS, "measure": True})
+    assert len({*seen}) == 1 and len(seen) == trials
+
+
 PLACES = """
 def turned(float(N, M) x) -> (y) { t(i, j) = max(x(i, j), 0)  y(i, j) = t(i, j % 4 * (M / 4) + j / 4) where j in 0:M }
 """

@@ -10,6 +10,9 @@ from eqsat.language.comprehension.graphs.regions import RegionStep, region_funct
 from eqsat.language.ops import OPS
 from eqsat.language.terms import Graph, Node, evaluate
 from eqsat.language.terms.dims import Sym
+from eqsat.rewrites.rules.parser import parse_rules
+from eqsat.rewrites.theories.regions.equations import region_evidence
+from eqsat.rewrites.theories.regions.finding import FunctionRegion
 from eqsat.runtime.backend import execute
 from eqsat.testing import feeds, graphs
 
@@ -102,3 +105,36 @@ def test_a_region_with_movements_and_products_is_what_its_operators_make(data):
     for values in found:
         for name, value in expected.items():
             np.testing.assert_allclose(values[name], value, rtol=1e-4, atol=1e-4)
+
+
+def region_of(graph):
+    """A whole graph as a region, its values numbered; None where a node is not stated, or makes no output."""
+    made = [value for node in graph.nodes for value in node.outputs]
+    numbers = {name: place for place, name in enumerate(dict.fromkeys([*graph.inputs, *graph.constants, *made]))}
+    steps = {}
+    for node in graph.nodes:
+        step = step_of(graph, node)
+        if step is None:
+            return None
+        inputs, (output,) = tuple(str(numbers[one]) for one in node.inputs), [numbers[one] for one in node.outputs]
+        renamed = Node(node.op, inputs, (str(output),), node.attrs)
+        steps[output] = RegionStep(renamed, step.operands, step.result, step.stated)
+    results = tuple(dict.fromkeys(numbers[one] for one in graph.outputs.values() if numbers[one] in steps))
+    return FunctionRegion(steps, results) if results else None
+
+
+@settings(COMMON, max_examples=12)
+@given(st.data())
+def test_no_equation_of_a_region_is_false(data):
+    graph = data.draw(graphs([*MOVES, *SUMS, *OTHERS], min_nodes=2, max_nodes=4, dtypes=("float32",)))
+    region = region_of(graph)
+    found = None if region is None else region.declared()
+    if found is None:
+        event("refused")
+        return
+    declared, _ = found
+    law = declared.law.replace(NAME, declare_region(declared).name)
+    (rule,) = parse_rules(f"region-of-a-graph: {law}", origin="identity")
+    evidence = region_evidence(rule)
+    event(evidence.verdict)
+    assert evidence.verdict != "refuted", evidence.detail
