@@ -105,7 +105,7 @@ def test_a_region_is_one_kernel(form):
 
 
 def refused():
-    """What no sizes follow from, a border that repeats elements, and a product with a vector."""
+    """What no sizes follow from, a border that repeats elements, a product with a vector, and one of many parts."""
     heads = eqsat.Graph("heads")
     parts = eqsat.reshape(heads.input("x", (4, 132)), shape=(4, 12, 11))
     heads.output("y", eqsat.reduce_sum(eqsat.exp(parts), axes=(2,), keepdims=True))
@@ -113,12 +113,15 @@ def refused():
     edges.output("y", eqsat.exp(eqsat.pad(edges.input("x", (4, 6)), pads=(0, 1, 0, 1), mode="edge")))
     vector = eqsat.Graph("vector")
     vector.output("y", eqsat.exp(vector.input("x", (4, 6)) @ vector.input("v", (6,))))
+    many = eqsat.Graph("many")
+    parts = [many.input(f"x{number}", (2 + number, 3)) for number in range(30)]
+    many.output("y", eqsat.exp(eqsat.concat(parts, axis=0)))
     large = eqsat.Graph("large")
     large.output("y", eqsat.exp(large.input("x", (256, 256)) @ large.input("w", (256, 256))))
-    return {one.name: one for one in (graph.build() for graph in (heads, edges, vector, large))}
+    return {one.name: one for one in (graph.build() for graph in (heads, edges, vector, many, large))}
 
 
-@pytest.mark.parametrize("form", ["heads", "edges", "vector", "large"])
+@pytest.mark.parametrize("form", ["heads", "edges", "vector", "many", "large"])
 def test_what_is_not_stated_is_no_region(form):
     found = eqsat.optimize(refused()[form], cost=lambda one: 1.0 if is_region(one.op) else 100.0, **OPTIONS)
     assert found.comprehensions == {}

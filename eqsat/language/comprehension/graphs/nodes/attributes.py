@@ -25,6 +25,7 @@ _SMALL, _DIVISOR, _LESS, _RUN = 5, 8, 4, 3
 _ONES = 2
 #: The most ways to write the attributes of a node that are looked at.
 _WAYS = 600
+#: Factors by which other sizes are larger, one for each name of a size.
 _PRIMES = (11, 13, 17, 19, 23, 29, 31, 37, 41, 43, 47, 53, 59, 61, 67, 71, 73, 79, 83, 89, 97)
 
 
@@ -107,6 +108,8 @@ def _attributes(
     flat = [(name, place, one) for name, value in given.items() for place, one in _numbers_in(value)]
     axes = given.get("axes")
     writer = _AttributeWriter(operands, shapes, numbers)
+    if len(writer.names) > len(_PRIMES):
+        return None
     ways = []
     for name, place, one in flat:
         along = axes[place or 0] if isinstance(axes, tuple) and name != "axes" and (place or 0) < len(axes) else place

@@ -39,6 +39,8 @@ from eqsat.language.terms.dims import Sym
 
 #: The most parts of the expression that a movement is.
 _PARTS = 80
+#: The errors of references that ask arrays of unknown sizes for what is no movement.
+_ASKS_MORE = (NotParametric, GraphError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
 class NumberNamespace:
@@ -70,7 +72,7 @@ def movement(node: Node, operands: Sequence[TensorType], result: TensorType) -> 
         return None
     try:
         return _traced(node, found, dtype, result)
-    except (NotParametric, GraphError, AttributeError, TypeError):  # it asks for what is no movement
+    except _ASKS_MORE:
         return None
 
 
