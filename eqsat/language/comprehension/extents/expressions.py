@@ -73,10 +73,12 @@ def _atom(atom: Atom) -> Expression | None:
         return None
     if name in _FUNCTIONS:
         return Applied(name, (a, b))
-    if name not in _OPERATORS or not isinstance(second, int) or second <= 0:
+    if name not in _OPERATORS:
         return None
-    if is_never_negative(first):
+    if second != 0 and is_never_negative(first) and is_never_negative(second):
         return Binary(_OPERATORS[name], a, b)
+    if not isinstance(second, int) or second <= 0:
+        return None
     above, below = _quotient(first, second), _quotient(second - 1 - first, second)
     if above is None or below is None:
         return None
