@@ -61,8 +61,8 @@ class KernelFigures:
     widest_accesses: int
 
 
-class _Transposed:
-    """A group of an operand that is read across its result, alone or with others, or of results of two shapes."""
+class _Drawn:
+    """Operators and their operands, of which a group is made."""
 
     def __init__(self, seed: int) -> None:
         self.rng = random.Random(seed)
@@ -70,30 +70,101 @@ class _Transposed:
         self.types: dict[str, TensorType] = {}
         self.nodes: list[Node] = []
 
+    def grouped(self, results: Sequence[str]) -> Group:
+        """The group of all operators, whose operands and results are whole buffers."""
+        views = {name: View.of(name, type.dtype, type.static) for name, type in self.types.items()}
+        made = {name for node in self.nodes for name in node.outputs}
+        operands = {name: view for name, view in views.items() if name not in made}
+        return Group(tuple(self.nodes), self.types, operands, {name: views[name] for name in results})
+
+    def operand(self, name: str, shape: Sequence[int]) -> str:
+        """A tensor in memory."""
+        self.types[name] = TensorType.of(self.dtype, tuple(shape))
+        return name
+
+    def add(self, op: str, *inputs: str, **attrs: Any) -> str:
+        """The first result of an operator."""
+        complete = spec(op).complete(attrs)
+        types = spec(op).result_types([self.types[v] for v in inputs], complete)
+        names = tuple(f"v{len(self.nodes)}_{place}" for place in range(len(types)))
+        self.types |= zip(names, types, strict=True)
+        self.nodes.append(Node(op, inputs, names, Attrs(complete)))
+        return names[0]
+
+    def beside(self, value: str) -> str:
+        """An operand that broadcasts to a value."""
+        return self.operand("b", [n if self.rng.random() < 0.7 else 1 for n in self.types[value].static])
+
+
+class _Transposed(_Drawn):
+    """A group of an operand that is read across its result, alone or with others, or of results of two shapes."""
+
     def group(self) -> Group:
         """The group."""
         rng = self.rng
         shape = tuple(rng.choice((2, 8, 20, 32, 33, 63, 64, 70, 96)) for _ in range(rng.randint(2, 4)))
         perm = tuple(rng.sample(range(len(shape)), len(shape)))
-        self.types["x"] = TensorType.of(self.dtype, shape)
-        made = self._add("neg", "x") if rng.random() < 0.4 else "x"
-        results = [self._add("transpose", made, perm=perm)]
+        self.operand("x", shape)
+        made = self.add("neg", "x") if rng.random() < 0.4 else "x"
+        results = [self.add("transpose", made, perm=perm)]
         if rng.random() < 0.5:
-            beside = [n if rng.random() < 0.7 else 1 for n in self.types[results[0]].static]
-            self.types["b"] = TensorType.of(self.dtype, beside)
-            results = [self._add("add", results[0], "b")]
+            results = [self.add("add", results[0], self.beside(results[0]))]
         if rng.random() < 0.4:
             cut = {"starts": (1,), "ends": (shape[0] - 1,), "axes": (0,), "steps": None}
-            results.append(self._add("slice", "x", **cut) if shape[0] > 2 else self._add("abs", "x"))
-        views = {name: View.of(name, type.dtype, type.static) for name, type in self.types.items()}
-        operands = {name: views[name] for name in ("x", "b") if name in views}
-        return Group(tuple(self.nodes), self.types, operands, {name: views[name] for name in results})
+            results.append(self.add("slice", "x", **cut) if shape[0] > 2 else self.add("abs", "x"))
+        return self.grouped(results)
 
-    def _add(self, op: str, *inputs: str, **attrs: Any) -> str:
-        name, complete = f"v{len(self.nodes)}", spec(op).complete(attrs)
-        (self.types[name],) = spec(op).result_types([self.types[v] for v in inputs], complete)
-        self.nodes.append(Node(op, inputs, (name,), Attrs(complete)))
-        return name
+
+#: Operators along one axis, along several, on planes of images, and on their windows.
+_PLACED = ("argmax", "argmin", "cumsum", "topk")
+_BY_AXIS = ("softmax", "log_softmax", "hardmax", "lp_norm", "layer_norm", "rms_norm", *_PLACED)
+_BY_AXES = ("reduce_sum", "reduce_mean", "reduce_max", "reduce_l2", "reduce_log_sum_exp", "mvn")
+_BY_PLANE = ("instance_norm", "group_norm", "lrn", "global_avg_pool", "global_max_pool", "max_pool", "avg_pool", "conv")
+_OF_INTEGERS = ("reduce_sum", "reduce_max", "max_pool", "matmul", *_PLACED)
+
+
+class _Around(_Drawn):
+    """A group of an operator along rows, on windows, or of a product, with operators before and after it."""
+
+    def group(self) -> Group:
+        """The group."""
+        rng = self.rng
+        op = rng.choice(_OF_INTEGERS if self.dtype == "int8" else (*_BY_AXIS, *_BY_AXES, *_BY_PLANE, "matmul", "gemm"))
+        planes, product = op in _BY_PLANE, op in ("matmul", "gemm")
+        sizes = (2, 3, 8, 16, 17, 32) if planes else (2, 3, 8, 20, 33, 64, 70, 96, 256, 1000, 4096)
+        shape = [rng.choice(sizes) for _ in range(4 if planes else 2 if product else rng.randint(1, 3))]
+        self.operand("x", shape)
+        inner = "x"
+        if rng.random() < 0.5:
+            inner = self.add("mul", "x", self.beside("x")) if rng.random() < 0.5 else self.add("relu", "x")
+        made = self._core(op, inner, shape)
+        results = [self.add("neg", made) if rng.random() < 0.3 else made]
+        if rng.random() < 0.2 and inner != "x":
+            results.append(inner)
+        return self.grouped(results)
+
+    def _core(self, op: str, x: str, shape: Sequence[int]) -> str:
+        rng, rank, axis = self.rng, len(shape), self.rng.randrange(len(shape))
+        if op in ("layer_norm", "rms_norm"):
+            names = ("scale", "bias") if op == "layer_norm" else ("scale",)
+            return self.add(op, x, *(self.operand(name, shape[axis:]) for name in names), axis=axis)
+        if op in _BY_AXIS:
+            return self.add(op, x, axis=axis, **({"k": min(shape[axis], 5)} if op == "topk" else {}))
+        if op in _BY_AXES:
+            return self.add(op, x, axes=tuple(rng.sample(range(rank), rng.randint(1, rank))))
+        if op in ("matmul", "gemm"):
+            return self.add(op, x, self.operand("w", (shape[1], rng.choice((8, 33, 64, 200)))))
+        if op == "conv":
+            window = rng.choice((1, 3))
+            filters = self.operand("w", (rng.choice((8, 33)), shape[1], window, window))
+            return self.add(op, x, filters, pads=(window // 2,) * 4)
+        if op in ("max_pool", "avg_pool"):
+            kernel = tuple(min(n, rng.choice((2, 3))) for n in shape[2:])
+            return self.add(op, x, kernel=kernel, strides=(rng.choice((1, 2)),) * 2, pads=(0, rng.randint(0, 1)) * 2)
+        if op in ("instance_norm", "group_norm"):
+            parameters = [self.operand(name, shape[1:2]) for name in ("scale", "bias")]
+            return self.add(op, x, *parameters, **({"groups": 1} if op == "group_norm" else {}))
+        return self.add(op, x, **({"size": 3} if op == "lrn" else {}))
 
 
 class _WideGraph(RandomGraph):
@@ -130,10 +201,12 @@ def texts(seeds: int, models: Sequence[str]) -> dict[str, str]:
                     made = pair[0] if pair is not None else None
                 if isinstance(made, KernelSource) and 0 not in made.grid:
                     found[f"{name} {'with' if libraries else 'without'} libraries {number}"] = made.code
-    for seed in range(seeds):
-        source = generate(_Transposed(seed).group())
-        if source is not None:
-            found[f"transposed {seed}"] = source.code
+    drawn = [(f"transposed {seed}", _Transposed(seed).group()) for seed in range(seeds)]
+    drawn += [(f"around {seed}", _Around(seed).group()) for seed in range(4 * seeds)]
+    for name, group in drawn:
+        source = generate(group)
+        if source is not None and 0 not in source.grid:
+            found[name] = source.code
     return found
 
 

@@ -17,7 +17,7 @@ from eqsat.language.ops import OPS
 
 PACKAGE = Path(eqsat.__file__).parent
 #: Where operators are declared, and where kernels of one kind of operator are written.
-HOME = ("language/ops", "runtime/kernels/templates")
+HOME = ("language/ops", "runtime/kernels/templates", "runtime/kernels/nests/gpu_groups")
 #: Files whose strings name functions of NumPy, of C or of dims, some of which are called as operators are.
 FUNCTIONS = (
     "language/arithmetic",

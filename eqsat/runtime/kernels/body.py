@@ -85,10 +85,13 @@ class KernelBody(Statements):
         coords = tuple(coords)
         known: Expr | None = self.writer.recall((name, coords))
         if known is None:
-            stem = self.makers[name][0].op if name in self.makers else "value"
-            known = self.named(self._made(name, coords), stem)
+            known = self.named(self._made(name, coords), self.stem(name))
             self.writer.remember((name, coords), known)
         return known
+
+    def stem(self, name: str) -> str:
+        """The beginning of names for elements of a value: the operator that makes it."""
+        return self.makers[name][0].op if name in self.makers else "value"
 
     def _made(self, name: str, coords: Coords) -> Expr:
         constant = self.group.constants.get(name)

@@ -8,9 +8,12 @@ from typing import Literal, TypeAlias
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import Expr
-from eqsat.runtime.kernels.nests.computation import ElementRead, Environment, KernelBuffer
+from eqsat.runtime.kernels.nests.computation import ElementRead, Environment, GroupElement, KernelBuffer, Reduction
 from eqsat.runtime.kernels.nests.extents import Extent, product_at
 from eqsat.runtime.kernels.nests.options import Blas
+
+#: Reductions to an element and its place: the greatest or the least; of equal ones the first, or the last.
+PlaceReduction: TypeAlias = Literal["argmax", "argmin", "last argmax", "last argmin"]
 
 
 @dataclass(frozen=True)
@@ -43,13 +46,17 @@ class Vector:
 class Local:
     """A buffer that lives in the block: an array, or with `is_register` one variable for each element.
 
-    One of several `lanes` holds a vector in each. A GPU's threads of one block share an array that `is_shared`.
+    One of several `lanes` holds a vector in each. A GPU's threads of one block share an array that `is_shared`. A
+    register of a GPU may begin with a `value`; one that `has_place` holds the place of its element in a row beside it,
+    -1 before there is any.
     """
 
     buffer: KernelBuffer
     is_register: bool = False
     lanes: int = 1
     is_shared: bool = False
+    value: Expr | None = None
+    has_place: bool = False
 
 
 @dataclass(frozen=True)
@@ -171,6 +178,18 @@ class ThreadLoop:
 
 
 @dataclass(frozen=True)
+class PackedLoop:
+    """A body, written out, for so many elements of a group side by side along a variable.
+
+    Operands that follow each other in memory are read before it and results are stored after it, several in one access.
+    """
+
+    variable: str
+    lanes: int
+    body: tuple[Node, ...]
+
+
+@dataclass(frozen=True)
 class Promoted:
     """An element that is read from its copy, in the rest of the block."""
 
@@ -184,17 +203,65 @@ class Barrier:
 
 
 @dataclass(frozen=True)
-class BlockFold:
-    """target = the reduction of the registers of all threads of a block; every thread gets it."""
+class ThreadFold:
+    """target = the reduction of a register of several threads, each of which gets it.
+
+    They are neighbouring lanes of a warp, a block, or those of one column of a block. The target is the register
+    itself, or a name for the value in the rest of the block.
+    """
 
     target: ElementRead
-    reduction: str
+    source: ElementRead
+    reduction: Reduction | PlaceReduction
     threads: int
+    among: Literal["lanes", "block", "columns"] = "block"
+
+
+@dataclass(frozen=True)
+class LaneScan:
+    """target = a carry + the sum of the sources of the lanes of a warp up to this one, or before it if `is_exclusive`.
+
+    The target is a name for the value in the rest of the block. The carry becomes what it is with all lanes.
+    """
+
+    target: ElementRead
+    source: ElementRead
+    carry: ElementRead
+    lanes: int
+    is_exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class PlacedAssign:
+    """target = of what a register that `has_place` holds, and a value and its place, those that come first."""
+
+    target: ElementRead
+    value: Expr
+    place: AffineIndex
+    reduction: PlaceReduction
+
+
+@dataclass(frozen=True)
+class Let:
+    """A name for a value, in the rest of the block."""
+
+    variable: str
+    value: Expr
+
+
+@dataclass(frozen=True)
+class Produced:
+    """An element of a value of a group that an expression makes, in the rest of the block."""
+
+    element: GroupElement
+    value: Expr
 
 
 #: Nodes of kernels of a GPU alone.
-GpuNode: TypeAlias = "Named | PointCount | IndexSplit | Guard | ThreadLoop | Promoted | Barrier | BlockFold"
-Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode"
+GpuNode: TypeAlias = "Named | PointCount | IndexSplit | Guard | ThreadLoop | Promoted | Barrier | ThreadFold"
+#: Nodes of kernels of groups on a GPU alone.
+GroupNode: TypeAlias = "PackedLoop | LaneScan | PlacedAssign | Let | Produced"
+Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode | GroupNode"
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates import contraction, elements, reduction, rows, selection, window
+from eqsat.runtime.kernels.templates import contraction, elements, scheduled, selection, window
 from eqsat.runtime.kernels.templates.contraction import SUMS
-from eqsat.runtime.kernels.templates.reduction import REDUCTIONS
-from eqsat.runtime.kernels.templates.rows import ROW_OPERATORS
+from eqsat.runtime.kernels.templates.scheduled import SCHEDULES
 from eqsat.runtime.kernels.templates.selection import SELECTIONS
 from eqsat.runtime.kernels.templates.window import WINDOWS
 
@@ -20,8 +19,7 @@ Template = Callable[[Group], "KernelSource | None"]
 #: these: any template computes them where their elements are read or made, and `elements` where there is no other.
 TEMPLATES: Mapping[str, Template] = {
     **dict.fromkeys(SUMS, contraction.generate),
-    **dict.fromkeys(REDUCTIONS, reduction.generate),
-    **dict.fromkeys(ROW_OPERATORS, rows.generate),
+    **dict.fromkeys(SCHEDULES, scheduled.generate),
     **dict.fromkeys(SELECTIONS, selection.generate),
     **dict.fromkeys(WINDOWS, window.generate),
 }

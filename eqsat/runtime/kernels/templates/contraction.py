@@ -18,6 +18,7 @@ from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
 from eqsat.runtime.kernels.nests.gpu_groups.results import results_kernel
 from eqsat.runtime.kernels.nests.printing.group_printer import group_kernel
+from eqsat.runtime.kernels.packs import PackedBody
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.factoring import conv_places, einsum_sizes, einsum_terms, finished
 from eqsat.runtime.kernels.templates.tiling import generate_tiled
@@ -40,7 +41,7 @@ def generate(group: Group) -> KernelSource | None:
         tiled = None
     if tiled is not None:
         return tiled
-    body = KernelBody(group)
+    body = PackedBody(group)
     body.produce(node.outputs[0], lambda coords: finished(body, node, SUMS[node.op](body, node, coords), coords))
     return group_kernel(body, results_kernel(group))
 

@@ -13,11 +13,14 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.nests.computation import Reduction
 from eqsat.runtime.kernels.nests.gpu_groups.results import shared_out, walked
+from eqsat.runtime.kernels.nests.gpu_groups.row_reductions import identity, reduced
+from eqsat.runtime.kernels.nests.gpu_groups.teams import checked
+from eqsat.runtime.kernels.nests.printing.cuda_nodes import OPERATORS
+from eqsat.runtime.kernels.nests.printing.group_printer import group_kernel
 from eqsat.runtime.kernels.packs import PackedBody, chunk_of, generated, varying
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.reduction import identity, reduced
-from eqsat.runtime.kernels.templates.team import checked
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 
 #: Operators that this module has kernels of.
@@ -31,7 +34,11 @@ def generate(group: Group) -> KernelSource | None:
     core = next((node for node in group.nodes if node.op in WINDOWS), None)
     if core is None:
         return None
-    return generated(group, core, reduced if _is_whole(group, core) else _pooled)
+    return generated(group, core, _whole if _is_whole(group, core) else _pooled)
+
+
+def _whole(group: Group, core: Node) -> KernelSource:
+    return group_kernel(PackedBody(group), reduced(group, core))
 
 
 def _pooled(group: Group, core: Node) -> KernelSource:
@@ -87,7 +94,7 @@ class _Pooling:
         self.mean = core.op == "avg_pool"
         if self.mean and not self.dtype.is_float:
             raise UnsupportedError("the mean of integers")
-        self.operator = "Sum" if self.mean else "Greatest"
+        self.reduction: Reduction = "+" if self.mean else "max"
         self.shape = self.body.shape(self.made)
         self.axes = self._axes()
         self.names = list(group.results)
@@ -144,7 +151,7 @@ class _Pooling:
         type = STORED[self.dtype]
         writer.line(f"{type} found[{width}];")
         with body.each(width):
-            writer.line(f"found[{self._k}] = {identity(self.operator, self.dtype).template};")
+            writer.line(f"found[{self._k}] = {identity(self.reduction, self.dtype).template};")
         self._visit(coords)
         total = self._finished(coords)
         probe = PackedBody(self.group)
@@ -185,7 +192,7 @@ class _Pooling:
             with body.each(self.width):
                 value = body.writer.render(body.value(self.x, seen), "element")
                 text = f"({STORED[self.dtype]})({value})" if self.dtype.itemsize < 4 else value
-                writer.line(f"found[{self._k}] = {self.operator}::join(found[{self._k}], {text});")
+                writer.line(f"found[{self._k}] = {OPERATORS[self.reduction]}::join(found[{self._k}], {text});")
 
     def _finished(self, coords: Coords) -> Expr:
         """The element of the result; that of a window with nothing but padding as the reference has it."""

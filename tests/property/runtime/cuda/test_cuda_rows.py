@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,9 +11,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from eqsat.language.terms import Array, DType, TensorType
-from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.nests.gpu_groups.row_operators import ROW_OPERATORS
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates import reduction, rows, window
+from eqsat.runtime.kernels.templates.codegen import generate
 from eqsat.runtime.kernels.view import View
 from eqsat.testing.cuda.emulator import build
 from tests.support.cuda_groups import GroupBuilder, close, views
@@ -145,7 +144,6 @@ def _case(
     builder: GroupBuilder,
     core: str,
     last: str,
-    generate: Callable[[Group], KernelSource | None],
     more: tuple[str, ...] = (),
 ) -> Case:
     results = {}
@@ -185,12 +183,12 @@ def reductions(draw: st.DrawFn) -> Case:
         made = builder.node(op, inner, axes=axes, keepdims=keep)
     last = made if places or dtype is DType.BOOL or op == "reduce_prod" else _after(draw, builder, made, inner)
     more = tuple(n for n in (made, inner) if n not in builder.views and draw(st.integers(0, 3)) == 0)
-    return _case(draw, builder, made, last, reduction.generate, more)
+    return _case(draw, builder, made, last, more)
 
 
 @st.composite
 def row_operators(draw: st.DrawFn) -> Case:
-    op = draw(st.sampled_from(sorted(rows.ROW_OPERATORS)))
+    op = draw(st.sampled_from(sorted(ROW_OPERATORS)))
     builder, dtype = GroupBuilder(), draw(st.sampled_from(FLOATS))
     planes = op in ("instance_norm", "group_norm", "lrn")
     shape = draw(shapes(3 if planes else 1, 4, empty=op != "lrn"))
@@ -215,7 +213,7 @@ def row_operators(draw: st.DrawFn) -> Case:
         made = builder.node(op, inner, axis=axis, **attrs)
     last = _after(draw, builder, made, inner)
     more = tuple(n for n in (made, inner) if n not in builder.views and draw(st.integers(0, 3)) == 0)
-    return _case(draw, builder, made, last, rows.generate, more)
+    return _case(draw, builder, made, last, more)
 
 
 @st.composite
@@ -231,7 +229,7 @@ def poolings(draw: st.DrawFn) -> Case:
         inner = _before(draw, builder, inner)
     if op.startswith("global"):
         made = builder.node(op, inner)
-        return _case(draw, builder, made, _after(draw, builder, made, made), reduction.generate)
+        return _case(draw, builder, made, _after(draw, builder, made, made))
     kernel = tuple(draw(st.integers(1, 3)) for _ in plane) if draw(st.integers(0, 4)) else plane
     attrs: dict[str, Any] = {
         "kernel": kernel,
@@ -246,7 +244,7 @@ def poolings(draw: st.DrawFn) -> Case:
         attrs["count_include_pad"] = draw(st.booleans())
     made = builder.node(op, inner, **attrs)
     last = _after(draw, builder, made, made) if dtype.is_float else made
-    return _case(draw, builder, made, last, window.generate)
+    return _case(draw, builder, made, last)
 
 
 # ---- what holds -----------------------------------------------------------------------------------------------------

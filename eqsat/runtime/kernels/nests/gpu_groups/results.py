@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from eqsat.runtime.kernels.body import LANE, THREADS, KernelBody, fits
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, offset, unflattened
-from eqsat.runtime.kernels.expressions.expression import computed
 from eqsat.runtime.kernels.group import Group
-from eqsat.runtime.kernels.nests.computation import ElementRead, GroupElement
-from eqsat.runtime.kernels.nests.tree import Assign, GpuKernel, Guard, Named, Node, Vector
+from eqsat.runtime.kernels.nests.gpu_groups.stores import made
+from eqsat.runtime.kernels.nests.tree import GpuKernel, Guard, Named, Node, Vector
 from eqsat.runtime.kernels.view import WIDEST_ACCESS
 
 #: Variables of CUDA C++ that are never less than 0, nor are sums of them here.
@@ -64,12 +63,6 @@ def walked(shape: Sequence[int], order: Sequence[int], width: int) -> Coords:
     position = AffineIndex.variable("t", math.prod(shape) // width) * width + AffineIndex.variable(LANE, width)
     coords = unflattened(position, [shape[a] for a in order])
     return tuple(coords[order.index(axis)] for axis in range(len(shape)))
-
-
-def made(group: Group, name: str, coords: Sequence[AffineIndex]) -> Assign:
-    """The element of a result at coordinates, made and stored."""
-    target = ElementRead.of(name, group.results[name].dtype, coords)
-    return Assign(target, GroupElement.of(name, computed(group.types[name].dtype), coords))
 
 
 class _Part:

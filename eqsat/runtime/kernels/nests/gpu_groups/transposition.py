@@ -10,7 +10,8 @@ from eqsat.runtime.kernels.body import Access, KernelBody
 from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex, Coords, offset, unflattened
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer
-from eqsat.runtime.kernels.nests.gpu_groups.results import THREAD, THREAD_ROW, block_of, made
+from eqsat.runtime.kernels.nests.gpu_groups.results import THREAD, THREAD_ROW, block_of
+from eqsat.runtime.kernels.nests.gpu_groups.stores import made
 from eqsat.runtime.kernels.nests.gpu_options import MOST_SHARED
 from eqsat.runtime.kernels.nests.tree import Assign, Barrier, GpuKernel, Guard, Local, Named, Node, Promoted, ThreadLoop
 

@@ -11,14 +11,13 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, b
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.expressions.scalar import given
+from eqsat.runtime.kernels.nests.accumulations import ACCUMULATIONS, axes_of
 from eqsat.runtime.kernels.nests.computation import Coordinate, Reduction
 from eqsat.runtime.kernels.nests.groups.statements import GroupStatements, reshaped
-from eqsat.runtime.kernels.templates.reduction import ACCUMULATIONS, axes_of
 
 _add, _subtract, _multiply, _divide = (FUNCTIONS[n] for n in ("add", "subtract", "multiply", "divide"))
 _exp, _log, _sqrt, _abs, _where = (FUNCTIONS[n] for n in ("exp", "log", "sqrt", "abs", "where"))
 #: Reductions by the name of the operation that joins two elements.
-_JOINED: Mapping[str, Reduction] = {"Sum": "+", "Product": "*", "Greatest": "max", "Least": "min"}
 ZERO = AffineIndex.number(0)
 
 
@@ -77,7 +76,7 @@ def _reduced(body: GroupStatements, node: Node) -> None:
 
     apart = target.shape != rows.kept or stored is not first
     buffer = body.temporary(first, rows.kept) if apart else target.buffer
-    body.fill(buffer, element, rows.gone, reduction)
+    body.fill(buffer, element, rows.gone, accumulation.reduction)
 
     def finished(at: Coords, _: Coords) -> Expr:
         row = reshaped(at, target.shape, rows.kept)

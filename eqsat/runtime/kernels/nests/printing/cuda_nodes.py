@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.extents import Extent
-from eqsat.runtime.kernels.nests.tree import Barrier, Guard, IndexSplit, Named, Node, PointCount
+from eqsat.runtime.kernels.nests.tree import Barrier, Guard, IndexSplit, Named, Node, PointCount, ThreadFold
 
 #: The statement at which the threads of a block wait for each other.
 BARRIER = "__syncthreads();"
+#: Operations that join two values, by reduction.
+OPERATORS: Mapping[str, str] = {
+    "+": "Sum",
+    "*": "Product",
+    "min": "Least",
+    "max": "Greatest",
+    "argmax": "Extreme<false, false>",
+    "argmin": "Extreme<true, false>",
+    "last argmax": "Extreme<false, true>",
+    "last argmin": "Extreme<true, true>",
+}
+_FOLDS = {"lanes": "warp_reduce", "block": "block_reduce", "columns": "column_reduce"}
+
+
+def folded(node: ThreadFold, source: str) -> str:
+    """The reduction over threads of a register of that name."""
+    return f"{_FOLDS[node.among]}<{OPERATORS[node.reduction]}, {node.threads}>({source})"
 
 
 class MappingPrinter(ABC):

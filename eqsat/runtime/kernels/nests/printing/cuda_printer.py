@@ -13,14 +13,13 @@ from eqsat.runtime.kernels.expressions.expression import STORED
 from eqsat.runtime.kernels.nests.computation import Computation, reads, substituted
 from eqsat.runtime.kernels.nests.extents import largest, number_or_sum, sum_of
 from eqsat.runtime.kernels.nests.launches import FreeKernel
-from eqsat.runtime.kernels.nests.printing.cuda_nodes import MappingPrinter
+from eqsat.runtime.kernels.nests.printing.cuda_nodes import MappingPrinter, folded
 from eqsat.runtime.kernels.nests.printing.dialects import CudaCpp
 from eqsat.runtime.kernels.nests.printing.lines import Lines
 from eqsat.runtime.kernels.nests.printing.nodes import NodePrinter
 from eqsat.runtime.kernels.nests.tree import (
     Assign,
     Barrier,
-    BlockFold,
     GpuKernel,
     Guard,
     IndexSplit,
@@ -29,6 +28,7 @@ from eqsat.runtime.kernels.nests.tree import (
     Named,
     Node,
     PointCount,
+    ThreadFold,
 )
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.writer import bare
@@ -36,7 +36,6 @@ from eqsat.runtime.kernels.writer import bare
 #: The argument that a kernel sets to 1 where a subscript passes its bounds or a divisor is 0.
 FAILED = "failed"
 _FAILING = re.compile(r"\b(failed|INSIDE|CHECKED)\b")
-_OPERATORS = {"+": "Sum", "*": "Product", "min": "Least", "max": "Greatest"}
 
 
 @cache
@@ -128,10 +127,9 @@ class _CudaPrinter(NodePrinter, MappingPrinter):
                 self.mapped(node)
                 for name in self._shared:
                     self.lines.forget(name)
-            case BlockFold():
+            case ThreadFold():
                 name = self.scalars.element(node.target, False)
-                operator = _OPERATORS[node.reduction]
-                self.lines.add(f"{name} = block_reduce<{operator}, {node.threads}>({name});")
+                self.lines.add(f"{name} = {folded(node, name)};")
             case Local(is_shared=True):
                 name = self.array(node)
                 self._shared.append(name)

@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-from eqsat.runtime.kernels.body import LANE, KernelBody, entry_name
+from eqsat.language.terms import DType
+from eqsat.runtime.kernels.body import LANE, entry_name
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, offset
-from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError
-from eqsat.runtime.kernels.nests.computation import ElementRead, GroupElement, rebuilt
-from eqsat.runtime.kernels.nests.printing.cuda_nodes import MappingPrinter
+from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, convert
+from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead, GroupElement, rebuilt
+from eqsat.runtime.kernels.nests.extents import fixed
+from eqsat.runtime.kernels.nests.printing.cuda_nodes import OPERATORS, MappingPrinter, folded
 from eqsat.runtime.kernels.nests.tree import (
     Assign,
     Barrier,
     GpuKernel,
     Guard,
+    LaneScan,
+    Let,
     Local,
+    Loop,
     Named,
     Node,
+    PackedLoop,
+    PlacedAssign,
+    Produced,
     Promoted,
+    ThreadFold,
     ThreadLoop,
     Vector,
 )
+from eqsat.runtime.kernels.packs import PackedBody
 from eqsat.runtime.kernels.source import KernelSource
+from eqsat.runtime.kernels.writer import bare
 
 
-def group_kernel(body: KernelBody, kernel: GpuKernel) -> KernelSource:
+def group_kernel(body: PackedBody, kernel: GpuKernel) -> KernelSource:
     """The text of a kernel, whose values the body makes where they are read.
 
     Buffers are values of the group by name, and arrays that the tree declares.
@@ -34,9 +45,11 @@ def group_kernel(body: KernelBody, kernel: GpuKernel) -> KernelSource:
 
 
 class _GroupPrinter(MappingPrinter):
-    def __init__(self, body: KernelBody) -> None:
+    def __init__(self, body: PackedBody) -> None:
         self.body = body
         self._arrays: set[str] = set()
+        #: Registers and names of values, as the text has them.
+        self._names: dict[str, Expr] = {}
 
     def source(self, kernel: GpuKernel) -> KernelSource:
         """The kernel of a tree."""
@@ -72,24 +85,122 @@ class _GroupPrinter(MappingPrinter):
                 self.line("#pragma unroll")
                 with self.block(f"for (int {name} = {first}; {name} < {node.limit}; {name} += {node.step})"):
                     self.nodes(node.body)
-            case Local(is_shared=True):
+            case Loop():
+                self._loop(node)
+            case Local(is_register=True, lanes=1):
+                self._register(node)
+            case Local(lanes=1):
                 self._arrays.add(node.buffer.name)
                 sizes = "".join(f"[{size}]" for size in node.buffer.shape)
-                self.line(f"__shared__ {STORED[node.buffer.dtype]} {node.buffer.name}{sizes};")
+                shared = "__shared__ " if node.is_shared else ""
+                self.line(f"{shared}{STORED[node.buffer.dtype]} {node.buffer.name}{sizes};")
             case Promoted():
                 self.body.hold(node.element.buffer, _sums(node.element), self._place(node.copy))
             case Vector(variable=variable) if variable == LANE:
                 self._vector(node)
-            case Assign(reduction=""):
+            case PackedLoop(variable=variable) if variable == LANE:
+                self._packed(node)
+            case _:
+                self._valued(node)
+
+    def _valued(self, node: Node) -> None:
+        """Write a statement that works out a value."""
+        match node:
+            case Assign():
                 self._assign(node)
+            case PlacedAssign():
+                target, text = self._place(node.target), self._rendered(node.value, node.target.buffer)
+                pair = f"Place<{STORED[node.target.dtype]}>{{{text}, {self.sum_text(node.place)}}}"
+                self.line(f"{target} = {OPERATORS[node.reduction]}::join({target}, {pair});")
+            case ThreadFold():
+                self._fold(node)
+            case LaneScan():
+                self._scan(node)
+            case Let():
+                self._names[node.variable] = self.body.named(self._value(node.value), node.variable)
+            case Produced(element=element):
+                value = self._value(node.value)
+                if not isinstance(node.value, ElementRead):
+                    value = self.body.named(value, self.body.stem(element.name))
+                self.body.give(element.name, element.coords, value)
             case _:
                 raise UnsupportedError(f"{type(node).__name__} in a kernel of a group")
 
-    def _assign(self, node: Assign) -> None:
-        if node.target.buffer in self._arrays:
-            self.line(f"{self._place(node.target)} = {self._copied(node.value)};")
+    def _loop(self, node: Loop) -> None:
+        extent, name = fixed(node.extent), node.variable
+        if extent == 1:
+            # A variable of one value is put in as 0.
+            with self.block(""):
+                self.nodes(node.body)
+            return
+        if node.kind == "unrolled":
+            self.line("#pragma unroll")
+        elif node.unroll > 1:
+            self.line(f"#pragma unroll {min(node.unroll, extent)}")
+        with self.block(f"for (int {name} = 0; {name} < {extent}; ++{name})"):
+            self.nodes(node.body)
+
+    def _register(self, node: Local) -> None:
+        name, type = self.body.writer.name(node.buffer.name), STORED[node.buffer.dtype]
+        self._names[node.buffer.name] = Expr(node.buffer.dtype, name)
+        if node.has_place:
+            self.line(f"Place<{type}> {name} = {{0, -1}};")
+        elif node.value is None:
+            self.line(f"{type} {name};")
         else:
-            self.body.store(node.target.buffer, _sums(node.target), self._value(node.value))
+            self.line(f"{type} {name} = {self._rendered(node.value, node.buffer.name)};")
+
+    def _assign(self, node: Assign) -> None:
+        name, value = node.target.buffer, node.value
+        if not self._is_local(name):
+            if node.reduction:
+                raise UnsupportedError("a reduction to a result of a kernel of a group")
+            self.body.store(name, _sums(node.target), self._value(value))
+            return
+        place = self._place(node.target)
+        if isinstance(value, ElementRead) and not self._is_local(value.buffer):
+            text = self._place(value)  # as it lies in memory
+        else:
+            text = self._rendered(convert(value, node.target.dtype), name)
+        if node.reduction:
+            # C makes ints of smaller integers, and join takes two of one type.
+            text = f"({STORED[node.target.dtype]})({text})" if node.target.dtype.itemsize < 4 else text
+            text = f"{OPERATORS[node.reduction]}::join({place}, {text})"
+        self.line(f"{place} = {text};")
+
+    def _fold(self, node: ThreadFold) -> None:
+        """Write a reduction over threads; that of one thread is its register."""
+        source = self._place(node.source)
+        text = source if node.threads == 1 else folded(node, source)
+        if node.target.buffer in self._names:
+            self.line(f"{self._place(node.target)} = {text};")
+            return
+        stored = STORED[node.target.dtype]
+        type = f"Place<{stored}>" if node.reduction.endswith(("argmax", "argmin")) else stored
+        name = self.body.writer.define(type, node.target.buffer, text)
+        self._names[node.target.buffer] = Expr(node.target.dtype, name)
+
+    def _scan(self, node: LaneScan) -> None:
+        """Write a step of a running sum."""
+        source, carry, type = self._place(node.source), self._place(node.carry), STORED[node.target.dtype]
+        running = shown = self.body.writer.name("running")
+        scanned = f"warp_scan({source})" if node.lanes > 1 else source
+        self.line(f"const {type} {running} = Sum::join({carry}, {scanned});")
+        if node.is_exclusive:
+            shown = self.body.writer.name("before")
+            self.line(f"const {type} {shown} = {f'exclusive_of({running}, {carry})' if node.lanes > 1 else carry};")
+        self.line(f"{carry} = {f'last_of_warp({running})' if node.lanes > 1 else running};")
+        self._names[node.target.buffer] = Expr(node.target.dtype, shown)
+
+    def _packed(self, node: PackedLoop) -> None:
+        """Write a body for elements side by side, with reads before it and stores after it."""
+        probe = _GroupPrinter(PackedBody(self.body.group))
+        probe._arrays, probe._names = set(self._arrays), dict(self._names)
+        probe.nodes(node.body)
+        body, width = self.body, node.lanes
+        body.load_packs(probe.body, width)
+        with body.stored_packs(probe.body.stores, width), body.each(width):
+            self.nodes(node.body)
 
     def _vector(self, node: Vector) -> None:
         """Write the elements of each target into a pack, and store it in one access."""
@@ -108,16 +219,32 @@ class _GroupPrinter(MappingPrinter):
 
     def _value(self, value: Expr) -> Expr:
         """A value with the elements of the group put in."""
-        return rebuilt(value, lambda e: self.body.value(e.name, e.coords) if isinstance(e, GroupElement) else None)
+        return rebuilt(value, self._element)
 
-    def _copied(self, value: Expr) -> str:
-        """The text of an element as it lies in memory."""
-        if not isinstance(value, ElementRead):
-            raise UnsupportedError("a value that is worked out in an array of a kernel of a group")
-        return self._place(value)
+    def _element(self, one: Expr) -> Expr | None:
+        """A leaf of a value as the text has it; None for what is no leaf."""
+        match one:
+            case GroupElement():
+                return self.body.value(one.name, one.coords)
+            case ElementRead():
+                return self._names[one.buffer] if one.buffer in self._names else Expr(one.dtype, self._place(one))
+            case Coordinate():
+                text = self.sum_text(one.index)
+                return Expr(DType.INT32, text if text.isidentifier() or text.isdigit() else f"({text})")
+        return None
+
+    def _rendered(self, value: Expr, stem: str) -> str:
+        """The text of a value, the names of whose parts begin with a stem."""
+        return bare(self.body.writer.render(self._value(value), stem))
+
+    def _is_local(self, name: str) -> bool:
+        """True of arrays and registers of the kernel, whose names no value of its group has."""
+        return name in self._arrays or name in self._names
 
     def _place(self, read: ElementRead) -> str:
-        """The text of an element of an array, or of memory."""
+        """The text of a register, or of an element of an array or of memory."""
+        if read.buffer in self._names:
+            return self._names[read.buffer].template
         if read.buffer in self._arrays:
             return read.buffer + "".join(f"[{self.sum_text(one)}]" for one in _sums(read))
         place = offset(_sums(read), self.body.group.operands[read.buffer].strides)

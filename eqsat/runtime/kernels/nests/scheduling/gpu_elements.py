@@ -18,7 +18,7 @@ from eqsat.runtime.kernels.nests.scheduling.gpu_boxes import (
     weight_of,
 )
 from eqsat.runtime.kernels.nests.scheduling.values import neutral, own_element
-from eqsat.runtime.kernels.nests.tree import Assign, Barrier, BlockFold, GpuKernel, Guard, Local, Loop, Named, Node
+from eqsat.runtime.kernels.nests.tree import Assign, Barrier, GpuKernel, Guard, Local, Loop, Named, Node, ThreadFold
 
 #: Variables of CUDA C++, with signs: sums of them may be less than 0.
 BLOCK, THREAD, THREAD_ROW = "(int)blockIdx.x", "(int)threadIdx.x", "(int)threadIdx.y"
@@ -95,7 +95,7 @@ def reduced_nodes(chain: StatementChain, at: Places, threads: int) -> list[Node]
         local,
         Assign(total, neutral(statement.reduction, dtype), "", at),
         Loop("turn_p", turns, (Named("point_p", point), Guard(((point, count),), (*named, update))), is_reduced=True),
-        BlockFold(total, statement.reduction, threads),
+        ThreadFold(total, total, statement.reduction, threads),
         Guard(((AffineIndex.variable(THREAD, threads), 1),), tuple(finish)),
     ]
 

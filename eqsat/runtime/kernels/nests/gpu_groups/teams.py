@@ -10,7 +10,9 @@ from typing import Literal
 from eqsat.runtime.kernels.body import Access
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, unflattened
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
-from eqsat.runtime.kernels.source import Extent
+from eqsat.runtime.kernels.nests.computation import ElementRead, Reduction
+from eqsat.runtime.kernels.nests.gpu_groups.results import THREAD, THREAD_ROW, block_of
+from eqsat.runtime.kernels.nests.tree import PlaceReduction, ThreadFold
 
 #: Elements of a row that a thread keeps in registers, at most, in bytes.
 HELD_BYTES = 128
@@ -81,34 +83,33 @@ class Team:
     turns: int
 
     @property
-    def threads(self) -> Extent:
-        """The threads of a block."""
-        return (WARP, self.size, 1) if self.kind == "columns" else (self.size * self.rows, 1, 1)
+    def threads(self) -> tuple[int, int]:
+        """The columns and rows of threads of a block."""
+        return (WARP, self.size) if self.kind == "columns" else (self.size * self.rows, 1)
 
     @property
-    def row(self) -> str:
-        """The row of a thread, in C."""
+    def rows_of_block(self) -> int:
+        """The number of rows of a block."""
+        return WARP if self.kind == "columns" else self.rows
+
+    def row(self, blocks: int) -> AffineIndex:
+        """The row of a thread, one of those of so many blocks."""
+        block = block_of(blocks)
         if self.kind == "block":
-            return "blockIdx.x"
-        if self.kind == "columns":
-            return f"blockIdx.x * {WARP} + threadIdx.x"
-        return f"blockIdx.x * {self.rows} + threadIdx.x" + (f" / {self.size}" if self.size > 1 else "")
+            return block
+        thread = AffineIndex.variable(THREAD, self.threads[0])
+        return block * self.rows_of_block + (thread if self.kind == "columns" else thread // self.size)
 
     @property
-    def member(self) -> str:
-        """The number of a thread among those of its row, in C."""
-        if self.size == 1:
-            return "0"
+    def member(self) -> AffineIndex:
+        """The number of a thread among those of its row."""
         if self.kind == "columns":
-            return "threadIdx.y"
-        return "threadIdx.x" if self.kind == "block" else f"threadIdx.x % {self.size}"
+            return AffineIndex.variable(THREAD_ROW, self.size)
+        return AffineIndex.variable(THREAD, self.threads[0]) % self.size
 
-    def reduced(self, operator: str, text: str) -> str:
-        """The reduction of the values of a row's threads, in C."""
-        if self.size == 1:
-            return text
-        name = {"lanes": "warp_reduce", "block": "block_reduce", "columns": "column_reduce"}[self.kind]
-        return f"{name}<{operator}, {self.size}>({text})"
+    def fold(self, target: ElementRead, source: ElementRead, reduction: Reduction | PlaceReduction) -> ThreadFold:
+        """The reduction of a register of a row's threads."""
+        return ThreadFold(target, source, reduction, self.size, self.kind)
 
 
 def team_for(rows: Rows, width: int, itemsize: int) -> Team:
