@@ -276,6 +276,23 @@ def test_poolings_are_what_the_references_say(cases: list[Case]) -> None:
     check(cases)
 
 
+@pytest.mark.parametrize("names", [("held", "softmax"), ("top_part", "total"), ("weight", "share"), ("tile_0", "top")])
+def test_values_may_be_named_as_arrays_and_registers_of_kernels_are(names: tuple[str, str]) -> None:
+    cases = []
+    for op, attrs in (("softmax", {"axis": 1}), ("transpose", {"perm": (1, 0)})):
+        for operand, made in (names, names[::-1]):
+            builder, type = GroupBuilder(), TensorType(DType.FLOAT32, (48, 64))
+            values = np.arange(48 * 64) % 17 / 8
+            builder.operand("x", type, values)
+            builder.operand(operand, type, -values)
+            last = builder.node(op, builder.node("mul", "x", operand), name=made, **attrs)
+            view = View.of(f"to_{last}", DType.FLOAT32, builder.types[last].static)
+            source = generate(builder.group({last: view}))
+            assert source is not None
+            cases.append(Case(builder, {last: view}, last, source, False))
+    check(cases)
+
+
 @settings(_bounded, max_examples=4)
 @given(st.lists(st.one_of(reductions(), row_operators(), poolings()), min_size=8, max_size=8))
 def test_nvrtc_takes_them_within_registers(cases: list[Case]) -> None:

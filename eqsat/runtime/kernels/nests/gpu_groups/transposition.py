@@ -11,7 +11,7 @@ from eqsat.runtime.kernels.expressions.coordinates import INT_LIMIT, AffineIndex
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.computation import ElementRead, KernelBuffer
 from eqsat.runtime.kernels.nests.gpu_groups.results import THREAD, THREAD_ROW, block_of
-from eqsat.runtime.kernels.nests.gpu_groups.stores import made
+from eqsat.runtime.kernels.nests.gpu_groups.stores import local_name, made
 from eqsat.runtime.kernels.nests.gpu_options import MOST_SHARED
 from eqsat.runtime.kernels.nests.tree import Assign, Barrier, GpuKernel, Guard, Local, Named, Node, Promoted, ThreadLoop
 
@@ -89,7 +89,7 @@ def _shareable(tiled: Sequence[Access], group: Group) -> tuple[Access, ...]:
 def _tile(access: Access, group: Group, number: int) -> KernelBuffer:
     """The tile of an operand in shared memory; rows are longer by a word, so that columns lie in different banks."""
     dtype = group.operands[access.value].dtype
-    return KernelBuffer(f"tile_{number}", dtype, (TILE, TILE + max(4 // dtype.itemsize, 1)), "local")
+    return KernelBuffer(local_name(group, f"tile_{number}"), dtype, (TILE, TILE + max(4 // dtype.itemsize, 1)), "local")
 
 
 def _merged(shape: Sequence[int], places: Sequence[AffineIndex]) -> tuple[tuple[int, ...], ...]:
