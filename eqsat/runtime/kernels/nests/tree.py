@@ -219,16 +219,31 @@ class ThreadFold:
 
 @dataclass(frozen=True)
 class LaneScan:
-    """target = a carry + the sum of the sources of the lanes of a warp up to this one, or before it if `is_exclusive`.
-
-    The target is a name for the value in the rest of the block. The carry becomes what it is with all lanes.
-    """
+    """target = a carry + the sum of the sources of the lanes of a warp up to this one, a name in the block."""
 
     target: ElementRead
     source: ElementRead
     carry: ElementRead
     lanes: int
-    is_exclusive: bool = False
+
+
+@dataclass(frozen=True)
+class LaneShift:
+    """target = the source of the lane of a warp before, or `first` for the first lane, a name in the block."""
+
+    target: ElementRead
+    source: ElementRead
+    first: ElementRead
+    lanes: int
+
+
+@dataclass(frozen=True)
+class LastLane:
+    """target = the source of the last lane of a warp."""
+
+    target: ElementRead
+    source: ElementRead
+    lanes: int
 
 
 @dataclass(frozen=True)
@@ -260,7 +275,7 @@ class Produced:
 #: Nodes of kernels of a GPU alone.
 GpuNode: TypeAlias = "Named | PointCount | IndexSplit | Guard | ThreadLoop | Promoted | Barrier | ThreadFold"
 #: Nodes of kernels of groups on a GPU alone.
-GroupNode: TypeAlias = "PackedLoop | LaneScan | PlacedAssign | Let | Produced"
+GroupNode: TypeAlias = "PackedLoop | LaneScan | LaneShift | LastLane | PlacedAssign | Let | Produced"
 Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode | GroupNode"
 
 

@@ -17,7 +17,18 @@ from eqsat.runtime.kernels.nests.computation import ElementRead, GroupElement, R
 from eqsat.runtime.kernels.nests.gpu_groups.row_schedule import RowSchedule
 from eqsat.runtime.kernels.nests.gpu_groups.stores import made, named_quotients, stored_results
 from eqsat.runtime.kernels.nests.gpu_groups.teams import MANY_ROWS, WARP, Rows, Team
-from eqsat.runtime.kernels.nests.tree import Assign, GpuKernel, Guard, LaneScan, Loop, Named, Node, PlaceReduction
+from eqsat.runtime.kernels.nests.tree import (
+    Assign,
+    GpuKernel,
+    Guard,
+    LaneScan,
+    LaneShift,
+    LastLane,
+    Loop,
+    Named,
+    Node,
+    PlaceReduction,
+)
 
 #: Poolings by the reduction that they are where one window is the whole plane.
 _WHOLE = {"avg_pool": ACCUMULATIONS["global_avg_pool"], "max_pool": ACCUMULATIONS["global_max_pool"]}
@@ -102,7 +113,8 @@ def _running_sum(group: Group, core: Operator) -> GpuKernel:
     zero = identity("+", dtype)
     carry = rows.register("carry", zero)
     local, value = rows.variable("value", dtype, zero)
-    running = ElementRead.of(rows.name("shown"), dtype, ())
+    running, earlier = (ElementRead.of(rows.name(stem), dtype, ()) for stem in ("running", "shown"))
+    shown = earlier if core.attrs["exclusive"] else running
     step = AffineIndex.variable("turn", turns) * lanes + AffineIndex.variable("member", lanes)
     inside = (rows.in_rows, (AffineIndex.variable("step", turns * lanes), size))
     place = AffineIndex.variable("step", size)
@@ -112,14 +124,15 @@ def _running_sum(group: Group, core: Operator) -> GpuKernel:
     read = Assign(value, GroupElement.of(rows.x, dtype, coords))
     stores = [made(group, name, coords) for name in rows.before]
     named, coords = named_quotients(group, rows.made, rows.after, coords)
-    body = (
-        Named("step", step),
-        local,
-        Guard(inside, (read, *stores)),
-        LaneScan(running, value, carry, lanes, bool(core.attrs["exclusive"])),
-        Guard(inside, (*named, *stored_results(group, rows.made, rows.after, coords, running))),
-    )
-    rows.nodes.append(Loop("turn", turns, body))
+    scan: list[Node] = [LaneScan(running, value, carry, lanes)]
+    if core.attrs["exclusive"]:
+        scan.append(LaneShift(earlier, running, carry, lanes))
+    results = (*named, *stored_results(group, rows.made, rows.after, coords, shown))
+    last = LastLane(carry, running, lanes)
+    body: tuple[Node, ...] = (Guard(inside, (read, *stores)), *scan, Guard(inside, results), last)
+    if lanes == 1:  # no other lane waits for a thread beyond the rows
+        body = (Guard(inside, (read, *stores, *scan, *results, last)),)
+    rows.nodes.append(Loop("turn", turns, (Named("step", step), local, *body)))
     return rows.kernel()
 
 

@@ -18,6 +18,8 @@ from eqsat.runtime.kernels.nests.tree import (
     GpuKernel,
     Guard,
     LaneScan,
+    LaneShift,
+    LastLane,
     Let,
     Local,
     Loop,
@@ -114,8 +116,8 @@ class _GroupPrinter(MappingPrinter):
                 self.line(f"{target} = {OPERATORS[node.reduction]}::join({target}, {pair});")
             case ThreadFold():
                 self._fold(node)
-            case LaneScan():
-                self._scan(node)
+            case LaneScan() | LaneShift() | LastLane():
+                self._lanes(node)
             case Let():
                 self._names[node.variable] = self.body.named(self._value(node.value), node.variable)
             case Produced(element=element):
@@ -180,17 +182,21 @@ class _GroupPrinter(MappingPrinter):
         name = self.body.writer.define(type, node.target.buffer, text)
         self._names[node.target.buffer] = Expr(node.target.dtype, name)
 
-    def _scan(self, node: LaneScan) -> None:
-        """Write a step of a running sum."""
-        source, carry, type = self._place(node.source), self._place(node.carry), STORED[node.target.dtype]
-        running = shown = self.body.writer.name("running")
-        scanned = f"warp_scan({source})" if node.lanes > 1 else source
-        self.line(f"const {type} {running} = Sum::join({carry}, {scanned});")
-        if node.is_exclusive:
-            shown = self.body.writer.name("before")
-            self.line(f"const {type} {shown} = {f'exclusive_of({running}, {carry})' if node.lanes > 1 else carry};")
-        self.line(f"{carry} = {f'last_of_warp({running})' if node.lanes > 1 else running};")
-        self._names[node.target.buffer] = Expr(node.target.dtype, shown)
+    def _lanes(self, node: LaneScan | LaneShift | LastLane) -> None:
+        """Write an exchange between the lanes of a warp; one lane alone has nothing to exchange."""
+        source, is_warp = self._place(node.source), node.lanes > 1
+        match node:
+            case LaneScan():
+                scanned = f"warp_scan({source})" if is_warp else source
+                text = f"Sum::join({self._place(node.carry)}, {scanned})"
+            case LaneShift():
+                first = self._place(node.first)
+                text = f"exclusive_of({source}, {first})" if is_warp else first
+            case LastLane():
+                self.line(f"{self._place(node.target)} = {f'last_of_warp({source})' if is_warp else source};")
+                return
+        name = self.body.writer.define(STORED[node.target.dtype], node.target.buffer, text)
+        self._names[node.target.buffer] = Expr(node.target.dtype, name)
 
     def _packed(self, node: PackedLoop) -> None:
         """Write a body for elements side by side, with reads before it and stores after it."""
