@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 from eqsat.language.terms.graph import Node
 from eqsat.runtime.kernels.body import Access, KernelBody, entry_name, fits
-from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, IndexVariable, offset
-from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, computed
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, offset
+from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import WIDEST_ACCESS, View
@@ -34,24 +34,6 @@ class PackedBody(KernelBody):
             super().store(name, coords, value)
         else:
             self.writer.line(f"{pack} = {self.stored(name, value)};")
-
-    def forwardable(self, made: str, names: Sequence[str], coords: Coords) -> Coords:
-        """The coordinates, or plain ones where results made of the element there are not found by them."""
-        probe = PackedBody(self.group)
-        try:
-            probe.store_made(made, names, coords, Expr(computed(self.group.types[made].dtype), "made"))
-        except UnsupportedError:
-            return self.plain(coords)
-        return coords
-
-    def plain(self, coords: Coords) -> Coords:
-        """The coordinates with a name of C for each quotient in them, so that they can be put together anew."""
-        return tuple(AffineIndex(tuple((self._plain(v), c) for v, c in at.terms), at.constant) for at in coords)
-
-    def _plain(self, variable: IndexVariable) -> IndexVariable:
-        if variable.of is None or variable.of.reads("k"):
-            return variable
-        return IndexVariable(self.writer.index(AffineIndex(((variable, 1),))), variable.size)
 
     def load_packs(self, probe: KernelBody, width: int) -> None:
         """Read the operands of `width` elements that lie side by side, before the loop over k.

@@ -168,13 +168,14 @@ class Guard:
 
 @dataclass(frozen=True)
 class ThreadLoop:
-    """A body, written out, for the values of a variable that a thread of a GPU takes: from its first on, in steps."""
+    """A body for the values of a variable that a thread of a GPU takes: from its first on, in steps."""
 
     variable: str
     first: AffineIndex
     limit: int
     step: int
     body: tuple[Node, ...]
+    kind: Literal["serial", "unrolled"] = "unrolled"
 
 
 @dataclass(frozen=True)
@@ -265,6 +266,14 @@ class Let:
 
 
 @dataclass(frozen=True)
+class ComputedIndex:
+    """A variable of indices for an integer that is computed, in the rest of the block."""
+
+    variable: str
+    value: Expr
+
+
+@dataclass(frozen=True)
 class Produced:
     """An element of a value of a group that an expression makes, in the rest of the block."""
 
@@ -275,7 +284,7 @@ class Produced:
 #: Nodes of kernels of a GPU alone.
 GpuNode: TypeAlias = "Named | PointCount | IndexSplit | Guard | ThreadLoop | Promoted | Barrier | ThreadFold"
 #: Nodes of kernels of groups on a GPU alone.
-GroupNode: TypeAlias = "PackedLoop | LaneScan | LaneShift | LastLane | PlacedAssign | Let | Produced"
+GroupNode: TypeAlias = "PackedLoop | LaneScan | LaneShift | LastLane | PlacedAssign | Let | ComputedIndex | Produced"
 Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode | GroupNode"
 
 

@@ -7,11 +7,10 @@ from collections.abc import Callable, Mapping
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates import contraction, elements, scheduled, selection, window
+from eqsat.runtime.kernels.templates import contraction, elements, scheduled, selection
 from eqsat.runtime.kernels.templates.contraction import SUMS
 from eqsat.runtime.kernels.templates.scheduled import SCHEDULES
 from eqsat.runtime.kernels.templates.selection import SELECTIONS
-from eqsat.runtime.kernels.templates.window import WINDOWS
 
 Template = Callable[[Group], "KernelSource | None"]
 
@@ -21,7 +20,6 @@ TEMPLATES: Mapping[str, Template] = {
     **dict.fromkeys(SUMS, contraction.generate),
     **dict.fromkeys(SCHEDULES, scheduled.generate),
     **dict.fromkeys(SELECTIONS, selection.generate),
-    **dict.fromkeys(WINDOWS, window.generate),
 }
 
 

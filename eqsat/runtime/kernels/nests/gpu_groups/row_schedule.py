@@ -19,6 +19,7 @@ from eqsat.runtime.kernels.nests.gpu_groups.stores import (
     local_name,
     made,
     named_quotients,
+    side_by_side,
     stored_results,
 )
 from eqsat.runtime.kernels.nests.gpu_groups.teams import HELD_BYTES, Rows, Team, checked, read_strides, team_for
@@ -31,7 +32,6 @@ from eqsat.runtime.kernels.nests.tree import (
     Loop,
     Named,
     Node,
-    PackedLoop,
     PlacedAssign,
     PlaceReduction,
     Produced,
@@ -249,8 +249,7 @@ class RowSchedule:
             before, coords = named_quotients(self.group, self.made, self.after, coords)
         body: list[Node] = []
         fill(body, coords)
-        packed = body if width == 1 else [PackedLoop(LANE, width, tuple(body))]
-        self.nodes.append(self._turns((*before, *packed)))
+        self.nodes.append(self._turns((*before, *side_by_side(width, body))))
 
     def _turns(self, body: tuple[Node, ...]) -> Node:
         """The loop over the turns of a thread, and the condition that there is an element for it."""

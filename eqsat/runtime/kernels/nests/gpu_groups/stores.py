@@ -9,7 +9,7 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, I
 from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.computation import ElementRead, GroupElement
-from eqsat.runtime.kernels.nests.tree import Assign, Named, Node, Produced
+from eqsat.runtime.kernels.nests.tree import Assign, Named, Node, PackedLoop, Produced
 
 
 def made(group: Group, name: str, coords: Sequence[AffineIndex]) -> Assign:
@@ -51,6 +51,11 @@ def named_quotients(group: Group, source: str, names: Sequence[str], coords: Coo
     ]
     nodes = [Named(name.terms[0][0].name, AffineIndex(((v, 1),))) for v, name in named.items()]
     return nodes, tuple(plain)
+
+
+def side_by_side(width: int, nodes: Sequence[Node]) -> Sequence[Node]:
+    """Statements for so many elements along `LANE`; no loop for one."""
+    return nodes if width == 1 else (PackedLoop(LANE, width, tuple(nodes)),)
 
 
 def local_name(group: Group, stem: str) -> str:

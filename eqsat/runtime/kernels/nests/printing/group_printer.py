@@ -15,6 +15,7 @@ from eqsat.runtime.kernels.nests.printing.cuda_nodes import OPERATORS, MappingPr
 from eqsat.runtime.kernels.nests.tree import (
     Assign,
     Barrier,
+    ComputedIndex,
     GpuKernel,
     Guard,
     LaneScan,
@@ -80,11 +81,16 @@ class _GroupPrinter(MappingPrinter):
 
     def _node(self, node: Node) -> None:
         match node:
-            case Named() | Guard() | Barrier():
+            case Named():
+                self.mapped(node)
+                if len(node.value.terms) > 1:
+                    self.body.writer.remember(("sum", node.value), node.variable)
+            case Guard() | Barrier():
                 self.mapped(node)
             case ThreadLoop():
                 name, first = node.variable, self.sum_text(node.first)
-                self.line("#pragma unroll")
+                if node.kind == "unrolled":
+                    self.line("#pragma unroll")
                 with self.block(f"for (int {name} = {first}; {name} < {node.limit}; {name} += {node.step})"):
                     self.nodes(node.body)
             case Loop():
@@ -120,6 +126,8 @@ class _GroupPrinter(MappingPrinter):
                 self._lanes(node)
             case Let():
                 self._names[node.variable] = self.body.named(self._value(node.value), node.variable)
+            case ComputedIndex():
+                self.line(f"const int {node.variable} = {self._rendered(node.value, node.variable)};")
             case Produced(element=element):
                 value = self._value(node.value)
                 if not isinstance(node.value, ElementRead):
@@ -275,8 +283,9 @@ class _GroupPrinter(MappingPrinter):
         return index
 
     def sum_text(self, index: AffineIndex) -> str:
-        """A sum of variables of the kernel as text."""
-        return self.body.writer.index(index)
+        """A sum of variables of the kernel as text; one that the tree has named is that name."""
+        named: str | None = self.body.writer.recall(("sum", index))
+        return named or self.body.writer.index(index)
 
 
 def _sums(read: ElementRead) -> tuple[AffineIndex, ...]:
