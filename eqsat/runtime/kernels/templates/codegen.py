@@ -7,10 +7,9 @@ from collections.abc import Callable, Mapping
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates import contraction, elements, scheduled, selection
+from eqsat.runtime.kernels.templates import contraction, elements, scheduled
 from eqsat.runtime.kernels.templates.contraction import SUMS
 from eqsat.runtime.kernels.templates.scheduled import SCHEDULES
-from eqsat.runtime.kernels.templates.selection import SELECTIONS
 
 Template = Callable[[Group], "KernelSource | None"]
 
@@ -19,7 +18,6 @@ Template = Callable[[Group], "KernelSource | None"]
 TEMPLATES: Mapping[str, Template] = {
     **dict.fromkeys(SUMS, contraction.generate),
     **dict.fromkeys(SCHEDULES, scheduled.generate),
-    **dict.fromkeys(SELECTIONS, selection.generate),
 }
 
 

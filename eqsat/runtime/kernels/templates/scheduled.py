@@ -8,6 +8,7 @@ from eqsat.language.terms import Node
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.nests.gpu_groups.row_operators import ROW_OPERATORS
 from eqsat.runtime.kernels.nests.gpu_groups.row_reductions import REDUCTIONS
+from eqsat.runtime.kernels.nests.gpu_groups.selections import SELECTIONS
 from eqsat.runtime.kernels.nests.gpu_groups.windows import WINDOWS
 from eqsat.runtime.kernels.nests.printing.group_printer import group_kernel
 from eqsat.runtime.kernels.nests.tree import GpuKernel
@@ -15,7 +16,7 @@ from eqsat.runtime.kernels.packs import PackedBody, generated
 from eqsat.runtime.kernels.source import KernelSource
 
 #: By operator, the schedule of a group around it: UnsupportedError where it is none of its kind.
-SCHEDULES: Mapping[str, Callable[[Group, Node], GpuKernel]] = {**REDUCTIONS, **ROW_OPERATORS, **WINDOWS}
+SCHEDULES: Mapping[str, Callable[[Group, Node], GpuKernel]] = {**REDUCTIONS, **ROW_OPERATORS, **WINDOWS, **SELECTIONS}
 
 
 def generate(group: Group) -> KernelSource | None:

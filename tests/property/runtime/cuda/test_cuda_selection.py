@@ -8,8 +8,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from eqsat.runtime.kernels.nests.gpu_groups.selections import MOST_ELEMENTS
 from eqsat.runtime.kernels.templates.codegen import generate
-from eqsat.runtime.kernels.templates.selection import MOST_ELEMENTS
 from tests.support.kernel_chains import INTEGERS, Case, Chain, check
 
 BATCHES = settings(
