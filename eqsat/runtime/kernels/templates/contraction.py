@@ -16,12 +16,13 @@ from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError,
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
+from eqsat.runtime.kernels.nests.computation import GroupElement, rebuilt
+from eqsat.runtime.kernels.nests.gpu_groups.factoring import conv_places, einsum_sizes, einsum_terms, finished
 from eqsat.runtime.kernels.nests.gpu_groups.results import results_kernel
+from eqsat.runtime.kernels.nests.gpu_groups.squares import squares_kernel
 from eqsat.runtime.kernels.nests.printing.group_printer import group_kernel
 from eqsat.runtime.kernels.packs import PackedBody
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.factoring import conv_places, einsum_sizes, einsum_terms, finished
-from eqsat.runtime.kernels.templates.tiling import generate_tiled
 from eqsat.runtime.kernels.writer import bare
 
 #: A loop: the name of its variable, and how often it runs.
@@ -36,13 +37,19 @@ def generate(group: Group) -> KernelSource | None:
         return None
     (node,) = products
     try:
-        tiled = generate_tiled(group, node)
+        squares = squares_kernel(group, node)
+        if squares is not None:
+            return group_kernel(PackedBody(group), squares)
     except UnsupportedError:
-        tiled = None
-    if tiled is not None:
-        return tiled
+        pass  # a thread for each element computes what no tile does
     body = PackedBody(group)
-    body.produce(node.outputs[0], lambda coords: finished(body, node, SUMS[node.op](body, node, coords), coords))
+
+    def produced(coords: Coords) -> Expr:
+        total = SUMS[node.op](body, node, coords)
+        value = finished(group, node, total, coords)
+        return rebuilt(value, lambda one: body.value(one.name, one.coords) if isinstance(one, GroupElement) else None)
+
+    body.produce(node.outputs[0], produced)
     return group_kernel(body, results_kernel(group))
 
 
@@ -130,7 +137,7 @@ def _gemm(body: KernelBody, node: Node, coords: Coords) -> Expr:
 
 def _einsum(body: KernelBody, node: Node, coords: Coords) -> Expr:
     values = [given(node, place) for place in range(len(node.inputs))]
-    (terms, result), sizes = einsum_terms(body, node), einsum_sizes(body, node)
+    (terms, result), sizes = einsum_terms(body.group, node), einsum_sizes(body.group, node)
     summed = [index for index in sizes if index not in result]
     coord_of = dict(zip(result, coords, strict=True))
 

@@ -8,14 +8,29 @@ from dataclasses import dataclass
 
 from eqsat.language.ops.einsum import explicit
 from eqsat.language.ops.windows import conv_geometry
-from eqsat.language.terms.graph import Node
-from eqsat.runtime.kernels.body import KernelBody
+from eqsat.language.terms import Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, broadcast
 from eqsat.runtime.kernels.expressions.expression import Expr, computed, number
 from eqsat.runtime.kernels.expressions.scalar import ARITHMETIC, given, operand
+from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.nests.computation import GroupElement
+
+
+@dataclass(frozen=True)
+class FactorElement:
+    """An element of a factor; 0 where one of the `places` along axes of these sizes is none of the axis."""
+
+    value: GroupElement
+    places: tuple[tuple[AffineIndex, int], ...] = ()
+
+    @property
+    def is_conditional(self) -> bool:
+        """True where some places may be outside."""
+        return any(place.low < 0 or place.high >= size for place, size in self.places)
+
 
 #: An element of a factor, at coordinates of the batch, of the rows or columns, and of the terms.
-Factor = Callable[[KernelBody, Coords, Coords, Coords], Expr]
+Factor = Callable[[Coords, Coords, Coords], FactorElement]
 
 
 @dataclass(frozen=True)
@@ -39,24 +54,33 @@ class BatchedProduct:
         return math.prod(self.rows), math.prod(self.columns), math.prod(self.terms)
 
 
-def product_of(body: KernelBody, node: Node) -> BatchedProduct | None:
+def element_of(group: Group, name: str, coords: Sequence[AffineIndex]) -> GroupElement:
+    """The element of a value, in the type that it is computed in."""
+    return GroupElement.of(name, computed(group.types[name].dtype), coords)
+
+
+def _factor(group: Group, name: str, coords: Sequence[AffineIndex]) -> FactorElement:
+    return FactorElement(element_of(group, name, coords))
+
+
+def product_of(group: Group, node: Node) -> BatchedProduct | None:
     """A node as a product of matrices; None for other nodes."""
     product = PRODUCTS.get(node.op)
-    return None if product is None else product(body, node)
+    return None if product is None else product(group, node)
 
 
-def _matmul(body: KernelBody, node: Node) -> BatchedProduct | None:
+def _matmul(group: Group, node: Node) -> BatchedProduct | None:
     a, b = given(node, 0), given(node, 1)
-    (*lead_a, rows, depth), (*lead_b, _, columns) = _matrix(body.shape(a)), _matrix(body.shape(b))
-    if 1 in (len(body.shape(a)), len(body.shape(b))):
+    (*lead_a, rows, depth), (*lead_b, _, columns) = _matrix(group.types[a].static), _matrix(group.types[b].static)
+    if 1 in (len(group.types[a].static), len(group.types[b].static)):
         return None
     return BatchedProduct(
-        body.shape(node.outputs[0])[:-2],
+        group.types[node.outputs[0]].static[:-2],
         (rows,),
         (columns,),
         (depth,),
-        lambda body, batch, m, k: body.value(a, (*broadcast(batch, lead_a), *m, *k)),
-        lambda body, batch, n, k: body.value(b, (*broadcast(batch, lead_b), *k, *n)),
+        lambda batch, m, k: _factor(group, a, (*broadcast(batch, lead_a), *m, *k)),
+        lambda batch, n, k: _factor(group, b, (*broadcast(batch, lead_b), *k, *n)),
         lambda batch, m, n: (*batch, *m, *n),
     )
 
@@ -65,42 +89,42 @@ def _matrix(shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(shape) if len(shape) > 1 else (1, *shape)
 
 
-def _gemm(body: KernelBody, node: Node) -> BatchedProduct:
+def _gemm(group: Group, node: Node) -> BatchedProduct:
     a, b = given(node, 0), given(node, 1)
-    rows, depth = body.shape(a)[::-1] if node.attrs["trans_a"] else body.shape(a)
-    columns = body.shape(b)[0 if node.attrs["trans_b"] else 1]
+    rows, depth = group.types[a].static[::-1] if node.attrs["trans_a"] else group.types[a].static
+    columns = group.types[b].static[0 if node.attrs["trans_b"] else 1]
     return BatchedProduct(
         (),
         (rows,),
         (columns,),
         (depth,),
-        lambda body, batch, m, k: body.value(a, (*k, *m) if node.attrs["trans_a"] else (*m, *k)),
-        lambda body, batch, n, k: body.value(b, (*n, *k) if node.attrs["trans_b"] else (*k, *n)),
+        lambda batch, m, k: _factor(group, a, (*k, *m) if node.attrs["trans_a"] else (*m, *k)),
+        lambda batch, n, k: _factor(group, b, (*n, *k) if node.attrs["trans_b"] else (*k, *n)),
         lambda batch, m, n: (*m, *n),
     )
 
 
-def _einsum(body: KernelBody, node: Node) -> BatchedProduct | None:
+def _einsum(group: Group, node: Node) -> BatchedProduct | None:
     """Of two operands whose indices are all of use: in both, or in one and the result."""
     if len(node.inputs) != 2:
         return None
     values = given(node, 0), given(node, 1)
-    terms, result = einsum_terms(body, node)
-    sizes = einsum_sizes(body, node)
+    terms, result = einsum_terms(group, node)
+    sizes = einsum_sizes(group, node)
     left, right = (set(term) for term in terms)
     summed = [i for i in sizes if i not in result]
     alone = any(i not in left & right for i in summed) or any(len(set(t)) < len(t) for t in terms)
     if alone or any(
-        sizes[i] != n for t, v in zip(terms, values, strict=True) for i, n in zip(t, body.shape(v), strict=True)
+        sizes[i] != n for t, v in zip(terms, values, strict=True) for i, n in zip(t, group.types[v].static, strict=True)
     ):
         return None
     batch = [i for i in result if i in left & right]
     rows, columns = [i for i in result if i not in right], [i for i in result if i not in left]
 
     def factor(term: str, value: str, own: Sequence[str]) -> Factor:
-        def element(body: KernelBody, lead: Coords, along: Coords, k: Coords) -> Expr:
+        def element(lead: Coords, along: Coords, k: Coords) -> FactorElement:
             coord_of = dict(zip((*batch, *own, *summed), (*lead, *along, *k), strict=True))
-            return body.value(value, [coord_of[i] for i in term])
+            return _factor(group, value, [coord_of[i] for i in term])
 
         return element
 
@@ -113,42 +137,38 @@ def _einsum(body: KernelBody, node: Node) -> BatchedProduct | None:
     return BatchedProduct(shapes[0], shapes[1], shapes[2], shapes[3], left_of, right_of, coords)
 
 
-def einsum_terms(body: KernelBody, node: Node) -> tuple[list[str], str]:
+def einsum_terms(group: Group, node: Node) -> tuple[list[str], str]:
     """The indices of each operand and of the result."""
-    return explicit(node.attrs["equation"], [len(body.shape(str(v))) for v in node.inputs])
+    return explicit(node.attrs["equation"], [len(group.types[str(v)].static) for v in node.inputs])
 
 
-def einsum_sizes(body: KernelBody, node: Node) -> dict[str, int]:
+def einsum_sizes(group: Group, node: Node) -> dict[str, int]:
     """The size of every index; an axis of one element is repeated."""
     sizes: dict[str, int] = {}
-    for term, value in zip(einsum_terms(body, node)[0], node.inputs, strict=True):
-        for index, size in zip(term, body.shape(str(value)), strict=True):
+    for term, value in zip(einsum_terms(group, node)[0], node.inputs, strict=True):
+        for index, size in zip(term, group.types[str(value)].static, strict=True):
             sizes[index] = size if sizes.get(index, 1) == 1 else sizes[index]
     return sizes
 
 
-def _conv(body: KernelBody, node: Node) -> BatchedProduct:
+def _conv(group: Group, node: Node) -> BatchedProduct:
     """Filters of a group times the windows of the images, unfolded as they are read."""
     x, w = given(node, 0), given(node, 1)
-    (_, _, *sizes), (outputs, depth, *kernel) = body.shape(x), body.shape(w)
+    (_, _, *sizes), (outputs, depth, *kernel) = group.types[x].static, group.types[w].static
     groups = node.attrs["group"]
-    images, _, *places = body.shape(node.outputs[0])
+    images, _, *places = group.types[node.outputs[0]].static
 
-    def window(body: KernelBody, batch: Coords, n: Coords, k: Coords) -> Expr:
+    def window(batch: Coords, n: Coords, k: Coords) -> FactorElement:
         read = conv_places(node, n[1:], k[1:])
-        at = (n[0], batch[0] * depth + k[0], *read)
-        zero = number(0, computed(body.group.types[x].dtype))
-        inside = body.within(read, sizes)
-        if not inside:
-            return body.value(x, at)
-        return body.choose(zero.dtype, "window", [(inside, lambda: body.value(x, at)), ("", lambda: zero)])
+        element = element_of(group, x, (n[0], batch[0] * depth + k[0], *read))
+        return FactorElement(element, tuple(zip(read, sizes, strict=True)))
 
     return BatchedProduct(
         (groups,),
         (outputs // groups,),
         (images, *places),
         (depth, *kernel),
-        lambda body, batch, m, k: body.value(w, (batch[0] * (outputs // groups) + m[0], *k)),
+        lambda batch, m, k: _factor(group, w, (batch[0] * (outputs // groups) + m[0], *k)),
         window,
         lambda batch, m, n: (n[0], batch[0] * (outputs // groups) + m[0], *n[1:]),
     )
@@ -161,30 +181,30 @@ def conv_places(node: Node, place: Sequence[AffineIndex], within: Sequence[Affin
     return [p * s + r * d - begin for p, r, s, d, begin in steps]
 
 
-def finished(body: KernelBody, node: Node, total: Expr, coords: Coords) -> Expr:
+def finished(group: Group, node: Node, total: Expr, coords: Coords) -> Expr:
     """The result from the sum of products: scaled, with the addend, activated."""
     if node.op == "gemm":
-        return _scaled(body, node, total, coords)
+        return _scaled(group, node, total, coords)
     bias = operand(node, 2) if node.op in ("conv", "conv_transpose") else None
     value = total
     if bias is not None:
-        value = body.named(ARITHMETIC.add(value, body.value(bias, coords[1:2])), "biased")
+        value = ARITHMETIC.add(value, element_of(group, bias, coords[1:2]))
     if node.attrs.get("activation") == "relu":
-        value = body.named(ARITHMETIC.maximum(value, number(0, value.dtype)), "relu")
+        value = ARITHMETIC.maximum(value, number(0, value.dtype))
     return value
 
 
-def _scaled(body: KernelBody, node: Node, total: Expr, coords: Coords) -> Expr:
+def _scaled(group: Group, node: Node, total: Expr, coords: Coords) -> Expr:
     alpha, beta, addend = node.attrs["alpha"], node.attrs["beta"], operand(node, 2)
     value = total if alpha == 1.0 else ARITHMETIC.multiply(total, ARITHMETIC.number(alpha, total))
     if addend is not None:
-        c = body.value(addend, broadcast(coords, body.shape(addend)))
+        c = element_of(group, addend, broadcast(coords, group.types[addend].static))
         value = ARITHMETIC.add(value, c if beta == 1.0 else ARITHMETIC.multiply(c, ARITHMETIC.number(beta, total)))
-    return body.named(value, "gemm")
+    return value
 
 
 #: By operator, how it is a product of matrices.
-PRODUCTS: Mapping[str, Callable[[KernelBody, Node], BatchedProduct | None]] = {
+PRODUCTS: Mapping[str, Callable[[Group, Node], BatchedProduct | None]] = {
     "matmul": _matmul,
     "gemm": _gemm,
     "einsum": _einsum,
