@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
 from eqsat.runtime.kernels.expressions.expression import Expr
 from eqsat.runtime.kernels.nests.computation import ElementRead, Environment, GroupElement, KernelBuffer, Reduction
 from eqsat.runtime.kernels.nests.extents import Extent, product_at
@@ -274,6 +274,14 @@ class ComputedIndex:
 
 
 @dataclass(frozen=True)
+class InlinedValue:
+    """A value of a group whose elements are made where they are read: by statements, and an expression after them."""
+
+    name: str
+    make: Callable[[Coords], tuple[tuple[Node, ...], Expr]]
+
+
+@dataclass(frozen=True)
 class Produced:
     """An element of a value of a group that an expression makes, in the rest of the block."""
 
@@ -284,7 +292,9 @@ class Produced:
 #: Nodes of kernels of a GPU alone.
 GpuNode: TypeAlias = "Named | PointCount | IndexSplit | Guard | ThreadLoop | Promoted | Barrier | ThreadFold"
 #: Nodes of kernels of groups on a GPU alone.
-GroupNode: TypeAlias = "PackedLoop | LaneScan | LaneShift | LastLane | PlacedAssign | Let | ComputedIndex | Produced"
+GroupNode: TypeAlias = (
+    "PackedLoop | LaneScan | LaneShift | LastLane | PlacedAssign | Let | ComputedIndex | InlinedValue | Produced"
+)
 Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode | GroupNode"
 
 

@@ -1,1 +1,1 @@
-"""Templates of kernels, by the operator that the others of a group go before and after."""
+"""Kernels of groups: the schedule that each takes, by the operator that the others go before and after."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.nests.gpu_groups.sums import SUMS
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates import contraction, elements, scheduled
-from eqsat.runtime.kernels.templates.contraction import SUMS
+from eqsat.runtime.kernels.templates import elements, products, scheduled
 from eqsat.runtime.kernels.templates.scheduled import SCHEDULES
 
 Template = Callable[[Group], "KernelSource | None"]
@@ -16,7 +16,7 @@ Template = Callable[[Group], "KernelSource | None"]
 #: By operator, the template that knows it. Operators element by element and those that copy elements need none of
 #: these: any template computes them where their elements are read or made, and `elements` where there is no other.
 TEMPLATES: Mapping[str, Template] = {
-    **dict.fromkeys(SUMS, contraction.generate),
+    **dict.fromkeys(SUMS, products.generate),
     **dict.fromkeys(SCHEDULES, scheduled.generate),
 }
 

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from eqsat.runtime.kernels.nests.gpu_groups.squares import DEPTH, SQUARE
+from eqsat.runtime.kernels.nests.gpu_groups.sums import SUMS
 from eqsat.runtime.kernels.templates.codegen import generate
-from eqsat.runtime.kernels.templates.contraction import SUMS
 from tests.support.kernel_chains import INTEGERS, Case, Chain, check
 
 BATCHES = settings(

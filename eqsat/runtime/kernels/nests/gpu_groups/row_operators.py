@@ -204,7 +204,7 @@ def _lrn(group: Group, core: Operator) -> GpuKernel:
         there = coords[1] + AffineIndex.variable("beside", size) - (size - 1) // 2
         value = element((coords[0], AffineIndex.variable("channel", channels), *coords[2:]))
         added = (Named("channel", there), Assign(squares, _of_itself(value), "+"))
-        nodes += [local, Loop("beside", size, (Guard(((there, channels),), added, ((there, 0),)),))]
+        nodes += [local, Loop("beside", size, (Guard(((there, channels),), added, ((there, 0),)),), is_reduced=True)]
         base = _add(number(bias, rows.dtype), _multiply(number(alpha / size, rows.dtype), squares))
         return FUNCTIONS["divide"](element(coords), FUNCTIONS["power"](base, number(beta, rows.dtype)))
 

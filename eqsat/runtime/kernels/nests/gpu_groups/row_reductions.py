@@ -132,7 +132,7 @@ def _running_sum(group: Group, core: Operator) -> GpuKernel:
     body: tuple[Node, ...] = (Guard(inside, (read, *stores)), *scan, Guard(inside, results), last)
     if lanes == 1:  # no other lane waits for a thread beyond the rows
         body = (Guard(inside, (read, *stores, *scan, *results, last)),)
-    rows.nodes.append(Loop("turn", turns, (Named("step", step), local, *body)))
+    rows.nodes.append(Loop("turn", turns, (Named("step", step), local, *body), is_reduced=True))
     return rows.kernel()
 
 

@@ -249,16 +249,16 @@ class RowSchedule:
             before, coords = named_quotients(self.group, self.made, self.after, coords)
         body: list[Node] = []
         fill(body, coords)
-        self.nodes.append(self._turns((*before, *side_by_side(width, body))))
+        self.nodes.append(self._turns((*before, *side_by_side(width, body)), is_reduced=not forward))
 
-    def _turns(self, body: tuple[Node, ...]) -> Node:
+    def _turns(self, body: tuple[Node, ...], *, is_reduced: bool) -> Node:
         """The loop over the turns of a thread, and the condition that there is an element for it."""
         team = self.team
         steps = self.rows.size // team.width
         step = AffineIndex.variable("turn", team.turns) * team.size + AffineIndex.variable("member", team.size)
         inside = (self.in_rows, (AffineIndex.variable("step", team.turns * team.size), steps))
         rounds = (Named("step", step), Guard(inside, body))
-        return Loop("turn", team.turns, rounds, "unrolled" if self.held else "serial", _UNROLL)
+        return Loop("turn", team.turns, rounds, "unrolled" if self.held else "serial", _UNROLL, is_reduced)
 
     def each_row(self, body: Callable[[AffineIndex], Sequence[Node]]) -> None:
         """Add statements that one thread of each row runs."""

@@ -103,7 +103,7 @@ class _Selection:
         return (
             Let(element.buffer, self._at(i)),
             Local(before, True, value=number(0, DType.INT32)),
-            Loop("other", self.size, (update,)),
+            Loop("other", self.size, (update,), is_reduced=True),
             ComputedIndex("rank", count),
             Guard(((AffineIndex.variable("rank", self.size + 1), self.kept),), self._stores(element, i)),
         )

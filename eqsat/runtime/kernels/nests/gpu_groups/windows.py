@@ -173,7 +173,7 @@ class _Pooling:
         for i, axis in reversed(list(enumerate(self.axes))):
             body = (Named(f"place_{i}", places[i]), *body)
             if axis.kernel > 1:
-                body = (Loop(f"i{i}", axis.kernel, body, kind),)
+                body = (Loop(f"i{i}", axis.kernel, body, kind, is_reduced=True),)
         return body
 
     def _finished(self, coords: Coords) -> tuple[Expr, Sequence[Node]]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.body import LANE, entry_name
-from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, offset
+from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, offset
 from eqsat.runtime.kernels.expressions.expression import STORED, Expr, UnsupportedError, convert
 from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead, GroupElement, rebuilt
 from eqsat.runtime.kernels.nests.extents import fixed
@@ -18,6 +18,7 @@ from eqsat.runtime.kernels.nests.tree import (
     ComputedIndex,
     GpuKernel,
     Guard,
+    InlinedValue,
     LaneScan,
     LaneShift,
     LastLane,
@@ -53,6 +54,7 @@ class _GroupPrinter(MappingPrinter):
         self._arrays: set[str] = set()
         #: Registers and names of values, as the text has them.
         self._names: dict[str, Expr] = {}
+        self._is_inlined = False
 
     def source(self, kernel: GpuKernel) -> KernelSource:
         """The kernel of a tree."""
@@ -128,6 +130,8 @@ class _GroupPrinter(MappingPrinter):
                 self._names[node.variable] = self.body.named(self._value(node.value), node.variable)
             case ComputedIndex():
                 self.line(f"const int {node.variable} = {self._rendered(node.value, node.variable)};")
+            case InlinedValue():
+                self.body.produce(node.name, lambda coords: self._inlined(node, coords))
             case Produced(element=element):
                 value = self._value(node.value)
                 if not isinstance(node.value, ElementRead):
@@ -147,8 +151,27 @@ class _GroupPrinter(MappingPrinter):
             self.line("#pragma unroll")
         elif node.unroll > 1:
             self.line(f"#pragma unroll {min(node.unroll, extent)}")
-        with self.block(f"for (int {name} = 0; {name} < {extent}; ++{name})"):
+        head = f"for (int {name} = 0; {name} < {extent}; ++{name})"
+        with self.body.writer.loop(head, *self._varying((node,))) if self._is_inlined else self.block(head):
             self.nodes(node.body)
+
+    def _inlined(self, node: InlinedValue, coords: Coords) -> Expr:
+        """An element that is made where it is read; what all rounds of its loops share stands before them."""
+        nodes, value = node.make(coords)
+        self._is_inlined, before = True, self._is_inlined
+        self.nodes(nodes)
+        self._is_inlined = before
+        return self._value(value)
+
+    def _varying(self, nodes: Sequence[Node]) -> Iterator[str]:
+        """The names in the text of what statements assign to."""
+        for node in nodes:
+            match node:
+                case Loop() | Named():
+                    yield node.variable
+                case Assign(target=target) if self._is_local(target.buffer):
+                    yield self._names[target.buffer].template if target.buffer in self._names else target.buffer
+            yield from self._varying(node.body if isinstance(node, Loop | Guard) else ())
 
     def _register(self, node: Local) -> None:
         name, type = self.body.writer.name(node.buffer.name), STORED[node.buffer.dtype]
