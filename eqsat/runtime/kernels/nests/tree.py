@@ -47,8 +47,8 @@ class Local:
     """A buffer that lives in the block: an array, or with `is_register` one variable for each element.
 
     One of several `lanes` holds a vector in each. A GPU's threads of one block share an array that `is_shared`. A
-    register of a GPU may begin with a `value`; one that `has_place` holds the place of its element in a row beside it,
-    -1 before there is any.
+    register of a GPU may begin with a `value`, and an array with 0; a register that `has_place` holds the place of its
+    element in a row beside it, -1 before there is any.
     """
 
     buffer: KernelBuffer

@@ -79,8 +79,8 @@ class _Squares:
             Named("left", square % self.across * SQUARE),
             Local(self._local("a_tile", DEPTH, SQUARE + 1), is_shared=True),
             Local(self._local("b_tile", DEPTH, SQUARE + 1), is_shared=True),
-            Local(self._local("totals", EACH, EACH)),
-            _each((Assign(self._total, number(0, self.dtype)),), "i", "j"),
+            # NVRTC takes up to 64 registers for 48 where loops write the zeros.
+            Local(self._local("totals", EACH, EACH), value=number(0, self.dtype)),
             ThreadLoop("first", AffineIndex.number(0), self.depth, DEPTH, steps, "serial"),
             self._finished(batch),
         )

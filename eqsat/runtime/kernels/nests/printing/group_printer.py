@@ -100,10 +100,7 @@ class _GroupPrinter(MappingPrinter):
             case Local(is_register=True, lanes=1):
                 self._register(node)
             case Local(lanes=1):
-                self._arrays.add(node.buffer.name)
-                sizes = "".join(f"[{size}]" for size in node.buffer.shape)
-                shared = "__shared__ " if node.is_shared else ""
-                self.line(f"{shared}{STORED[node.buffer.dtype]} {node.buffer.name}{sizes};")
+                self._array(node)
             case Promoted():
                 self.body.hold(node.element.buffer, _sums(node.element), self._place(node.copy))
             case Vector(variable=variable) if variable == LANE:
@@ -182,6 +179,14 @@ class _GroupPrinter(MappingPrinter):
             self.line(f"{type} {name};")
         else:
             self.line(f"{type} {name} = {self._rendered(node.value, node.buffer.name)};")
+
+    def _array(self, node: Local) -> None:
+        if node.value is not None and (node.is_shared or node.value.value != 0):
+            raise UnsupportedError("an array of a kernel of a group that begins with anything but zeros of its own")
+        self._arrays.add(node.buffer.name)
+        sizes = "".join(f"[{size}]" for size in node.buffer.shape)
+        shared, zeros = "__shared__ " if node.is_shared else "", "" if node.value is None else " = {}"
+        self.line(f"{shared}{STORED[node.buffer.dtype]} {node.buffer.name}{sizes}{zeros};")
 
     def _assign(self, node: Assign) -> None:
         name, value = node.target.buffer, node.value
