@@ -65,8 +65,7 @@ def _reduced(body: GroupStatements, node: Node) -> None:
     x, made = given(node), node.outputs[0]
     rows = _Rows(body, x, axes_of(body.group, node))
     first = accumulation.prepare(number(0, _dtype(body, x))).dtype
-    reduction = _JOINED[accumulation.operator]
-    if first is DType.BOOL and reduction not in ("max", "min"):
+    if first is DType.BOOL and accumulation.reduction not in ("max", "min"):
         raise UnsupportedError("sums of truth values")
     target = body.landing(made, rows.kept)
     dtype, stored = _dtype(body, made), body.buffers[target.buffer].dtype
