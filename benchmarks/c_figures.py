@@ -61,7 +61,8 @@ def models_in_c(results: Mapping[str, Any]) -> str:
     ]
     head = ["model", "launches", "C, ms", "ONNX Runtime, ms", "OpenVINO, ms", "C / ONNX Runtime", "with its regions"]
     threads = f"{found['threads']} thread{'s' if found['threads'] > 1 else ''}"
+    average = number(mean(float(row["ratio"]) for row in rows))
     return (
         f"On {threads}, medians of rounds in random order on the same optimised graph: the geometric mean of C over "
-        f"ONNX Runtime is {number(mean(float(row['ratio']) for row in rows))} on {len(rows)} models.\n\n{table(head, cells)}"
+        f"ONNX Runtime is {average} on {len(rows)} models.\n\n{table(head, cells)}"
     )

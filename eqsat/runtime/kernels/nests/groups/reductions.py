@@ -17,7 +17,6 @@ from eqsat.runtime.kernels.nests.groups.statements import GroupStatements, resha
 
 _add, _subtract, _multiply, _divide = (FUNCTIONS[n] for n in ("add", "subtract", "multiply", "divide"))
 _exp, _log, _sqrt, _abs, _where = (FUNCTIONS[n] for n in ("exp", "log", "sqrt", "abs", "where"))
-#: Reductions by the name of the operation that joins two elements.
 ZERO = AffineIndex.number(0)
 
 
