@@ -117,6 +117,8 @@ LINEAR = {
     "def f(float(N) x) -> (z) { z(i) = x(i) + 1 }": set(),
     "def f(float(N) x) -> (z) { z(i) = exp(x(i)) }": set(),
     "def f(float(N) x) -> (z) { z(i) = float(int(x(i))) }": set(),
+    "def f(int(N) x) -> (z) { z(i) = x(i) / 2 }": set(),
+    "def f(int(N) x, int(N) y) -> (z) { z(i) = 3 * x(i) % 4 + 0 * y(i) }": set(),
     "def f(float(N,M) x) -> (z) { z(i) max=! x(i,k) }": set(),
     "def f(float(N,M) x) -> (z) { z(i) *=! x(i,k) }": set(),
     "def f(float(N) x) -> (z) { t(i) = x(i) * 3 z(i) = t(i) - x(i) }": {0},

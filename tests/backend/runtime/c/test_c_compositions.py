@@ -62,6 +62,25 @@ def test_one_kernel_is_chosen_where_it_costs_less_than_those_it_stands_for(whole
     np.testing.assert_allclose(execute(result.graph, feeds, "c")["y"], expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(("whole", "operators"), [(1.0, ["dense_dense_dense"]), (99.0, ["dense"] * 3)])
+def test_three_layers_of_a_perceptron_are_one_kernel_where_that_costs_less(whole, operators):
+    layers = eqsat.comprehension(LAYERS)
+    g = eqsat.Graph("mlp3")
+    x = g.input("x", (128, 20))
+    for number, (rows, columns) in enumerate(((16, 20), (8, 16), (2, 8))):
+        x = layers.dense(x, g.input(f"w{number}", (rows, columns)), g.input(f"b{number}", (rows,)))
+    g.output("y", x)
+    graph = g.build()
+    costs = {"dense": 10.0, "dense_dense": 20.0, "dense_dense_dense": whole}
+    result = eqsat.optimize(
+        graph, device="c-cpu", cost=lambda one: costs.get(one.op, 100.0), measure=False, strict=True
+    )
+    assert [node.op for node in result.graph.nodes] == operators
+    feeds = feeds_of(graph)
+    expected = execute(graph, feeds, "numpy")["y"]
+    np.testing.assert_allclose(execute(result.graph, feeds, "c")["y"], expected, rtol=1e-5, atol=1e-5)
+
+
 def test_what_others_read_is_made_for_them():
     declared = declare_compositions(network(shares=True))
     assert declared == ("dense_rows",)

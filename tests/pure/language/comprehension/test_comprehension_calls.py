@@ -207,3 +207,25 @@ def test_integer_scalars_and_temporaries_are_told() -> None:
     y, t, u = listed(X)
     np.testing.assert_array_equal(y, function(X))
     np.testing.assert_array_equal(t / u, y)
+
+
+def test_arrays_of_any_library_on_this_machine_are_taken_where_they_lie() -> None:
+    class HostArray:
+        """What any library gives of its arrays by the protocol of DLPack, and nothing else."""
+
+        def __init__(self, held: np.ndarray) -> None:
+            self.held = held
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.held.__dlpack_device__()
+
+        def __dlpack__(self, **asked: Any) -> Any:
+            return self.held.__dlpack__(**asked)
+
+    np.testing.assert_array_equal(MV(HostArray(A), HostArray(X)), A @ X)
+    np.testing.assert_array_equal(MV(HostArray(A.T.copy().T), X), A @ X)
+    out = np.full(2, 7, np.float32)
+    assert MV(HostArray(A), X, out=out) is out
+    np.testing.assert_array_equal(out, A @ X)
+    with pytest.raises(ShapeError, match="mv, x: elements of float64"):
+        MV(A, HostArray(X.astype(np.float64)))
