@@ -90,7 +90,7 @@ class Sym:
         return self._hash
 
     def __add__(self, other: Dim) -> Dim:
-        return _sum(self, other)
+        return _sum(self, _plain(other))
 
     __radd__ = __add__
 
@@ -98,13 +98,13 @@ class Sym:
         return _from_terms([(m, -c) for m, c in self.terms])
 
     def __sub__(self, other: Dim) -> Dim:
-        return _difference(self, other)
+        return _difference(self, _plain(other))
 
     def __rsub__(self, other: Dim) -> Dim:
-        return _difference(other, self)
+        return _difference(_plain(other), self)
 
     def __mul__(self, other: Dim) -> Dim:
-        return _multiple(self, other)
+        return _multiple(self, _plain(other))
 
     __rmul__ = __mul__
 
@@ -167,6 +167,11 @@ def _from_terms(terms: Iterable[tuple[Monomial, int]]) -> Dim:
     if set(remaining) == {()}:
         return remaining[()]
     return Sym(remaining.items())
+
+
+def _plain(dim: Dim) -> Dim:
+    """A dim, of another kind of number as an int: arrays have no hash."""
+    return dim if isinstance(dim, Sym | int) else int(dim)
 
 
 # Proofs form the same sums on every path through a rule, where these save a ninth of their time.

@@ -27,6 +27,7 @@ from eqsat.language.terms import (
 )
 from eqsat.rewrites.conditions.expression import Typed, bound_name
 from eqsat.rewrites.rules.derive import stated_laws
+from eqsat.rewrites.rules.evidence import recalled
 from eqsat.rewrites.rules.parser import parse_rules
 from eqsat.rewrites.rules.rule import Rule, applications, pattern_fields
 from eqsat.rewrites.rules.term import Term, right_terms
@@ -64,9 +65,16 @@ def definitions(op: str, lacking: frozenset[str]) -> tuple[Rule, ...]:
 
 @cache
 def _definitions(op: str, reference: Reference, lacking: frozenset[str]) -> tuple[Rule, ...]:
-    """The laws that define an operator; its reference tells those apart that had a name one after the other."""
+    """The laws that define an operator; its reference tells those apart that had a name one after the other.
+
+    A law that was refuted, as one that was read off a text may be, defines nothing.
+    """
     found = []
-    for stated in stated_laws([spec(op)]):
+    laws = stated_laws([spec(op)])
+    known = recalled(laws)
+    for stated in laws:
+        if stated.name in known and known[stated.name].verdict == "refuted":
+            continue
         rule = _inverse(stated) if _makes(stated, op) else stated
         if _defines(rule, op):
             used = {app.op for pattern in rule.right for app in applications(pattern)} & lacking

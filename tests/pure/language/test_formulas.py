@@ -130,3 +130,9 @@ def test_formulas_of_a_graph_that_is_written_are_read_back_as_the_same_dims() ->
     again = load(model)
     assert again.types["past"] == TensorType.of("float32", (2 * n + 1, 4))
     assert again.type(again.outputs["y"]) == TensorType.of("float32", (3 * n + 1, 4))
+
+
+def test_dims_are_added_to_numbers_of_any_kind() -> None:
+    for three in (3, np.int64(3), np.array(3), np.uint8(3)):
+        assert (N + three, three * N if isinstance(three, int) else N * three, N - three) == (N + 3, 3 * N, N - 3)
+        assert isinstance((N + three - N), int)

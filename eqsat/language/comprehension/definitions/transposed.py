@@ -108,6 +108,7 @@ def _made(
     reader = _AxisReader(statement, product)
     names: dict[str, str] = {}
     fallen: list[FallenAxis] = []
+    walked: list[str] = []
     for axis, subscript in enumerate(product.read.arguments):
         plain = affine(subscript, symbolic.known)
         index = next(iter(plain.factors), "") if plain is not None and plain.constant == 0 else ""
@@ -116,6 +117,7 @@ def _made(
         along = reader.axis(axis, subscript, index if walks and index in one.reduced else None)
         if along is not None:
             fallen.append(along)
+            walked += [index] if walks and index in one.reduced else []
             names[str(axis)] = along.place
         elif walks:
             names[str(axis)] = index
@@ -124,6 +126,15 @@ def _made(
     held = statement.held(product.read.name)
     is_known = {*held.axes} == {*names} and len({*names.values()}) == len(names)
     if not fallen or len(fallen) > _MOST or reader.left or not is_known:
+        return None
+    # An index by which elements are looked at, and an offset in a filter, stand for one axis alone.
+    others = [one for part in (*product.read.arguments, product.weights) for one in indices_of(statement, part)]
+    offsets = [one.offset for one in fallen]
+    if (
+        any(others.count(index) > 1 for index in walked)
+        or len({*offsets}) < len(offsets)
+        or {*offsets} & {*names.values()}
+    ):
         return None
     return _called(statement, held.renamed(lambda axis: names[axis]), fallen, statement.bare(weights(product.weights)))
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
+
 from eqsat.errors import BackendError
 from eqsat.language.comprehension.evaluation import evaluate
 from eqsat.language.comprehension.extents.free import holds_at, with_free
@@ -49,7 +51,7 @@ def gpu_of(values: Sequence[Any]) -> int | None:
     """The GPU that holds all arrays among arguments, numbers aside; None where there is none, or several."""
     devices = set()
     for value in values:
-        if isinstance(value, bool | int | float):
+        if isinstance(value, bool | int | float | np.generic):
             continue
         device = value.__dlpack_device__() if hasattr(value, "__dlpack_device__") else (0, 0)
         devices.add((int(device[0]), int(device[1])))
@@ -108,7 +110,7 @@ class DeviceFunction:
         return made[0] if len(made) == 1 else made
 
     def _argument(self, toolkit: Toolkit, name: str, dtype: DType, value: Any) -> Any:
-        if isinstance(value, bool | int | float):
+        if isinstance(value, bool | int | float | np.generic):
             return self.function.argument(name, dtype, value)
         array = toolkit.adopt(value.detach() if is_tensor(value) else value)
         return self.function.checked(name, dtype, array)

@@ -51,7 +51,8 @@ from eqsat.runtime.kernels.nests.functions import call, checked_division
 _RESERVED = re.compile(
     r"(auto|bool|break|case|char|const|continue|default|do|double|else|enum|extern|float|for|goto|if|inline|int|long|"
     r"register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|"
-    r"asm|typeof|true|false|failed|workspace|[iutxy]\d+|f16|bf16|f8|sum|difference|product|quotient|cut_remainder|"
+    r"asm|typeof|true|false|failed|workspace|acc|lanes|lane_values|at|part|once|begin|count|[iutxyz]\d+|f16|bf16|f8|"
+    r"sum|difference|product|quotient|cut_remainder|"
     r"maximum|minimum|magnitude|signum|widen|power|entry|main|INLINE|CHECKED|INSIDE|NAN|INFINITY|M_.*|_.*|.*_|"
     r".*_(\d+|[tulrfpqv])|[jy][01n]|"
     r"alignas|alignof|and|and_eq|bitand|bitor|catch|char\d+_t|class|compl|concept|consteval|constexpr|constinit|"

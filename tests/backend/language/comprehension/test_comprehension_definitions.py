@@ -466,6 +466,16 @@ def test_a_tensor_to_be_updated_has_the_shape_of_the_result():
         function(g.input("x", (3,)), m=g.input("m", (4,)))
 
 
+def test_a_function_whose_definition_is_longer_than_rules_are_takes_part_without():
+    text = """def f(float(N) x, float(N,M) z, int(P) p) -> (y) {
+      y(i) = (N-1-i >= 0 && N-1-i < N && (N-2)/2+i >= 0 && (N-2)/2+i < M ? z(N-1-i,(N-2)/2+i) : x(0)) > 0
+        ? (i%3 < N ? x(i%3) : 0) : (i < P && p(i) >= 0 && p(i) < N ? x(p(i)) : 0) where i in 0:N }"""
+    graph, feeds, expected = graph_with(text, ((7,), (7, 2), np.array([0, 1, -1, 9, 2, 3, 4], np.int32)))
+    assert [node.op for node in written(graph).nodes] == ["f"]
+    result = eqsat.optimize(graph, measure=False, cache=False)
+    np.testing.assert_allclose(execute(result.graph, feeds, "numpy")["y"], expected)
+
+
 def test_a_function_whose_laws_cannot_be_looked_at_takes_part_without_them():
     """Its scalar has the name of an attribute that samples of rules give a value of their own."""
     graph, feeds, expected = graph_with("def f(int dtype, float(N) x) -> (y) { y(i) = x(i) * dtype }", (3, (4,)))

@@ -176,3 +176,33 @@ def test_near_misses_are_no_transposed_convolutions(text):
     x, w = given((2, 3, 4), (3, 2, 4 if "w(c,f,i)" in text else 3))
     standard, feeds = standard_of(function, [x, w])
     np.testing.assert_allclose(execute(standard, feeds, "numpy")["y"], function(x, w), rtol=1e-4, atol=1e-5)
+
+
+DIAGONALS = {
+    "one axis": (
+        "def f(float(B,M,M) x, float(M,F,K) w) -> (y) {"
+        " y(b,f,o) +=! 2*i+k == o ? x(b,i,i) * w(i,f,k) : 0 where o in 0:2*(M-1)+K }",
+        ((2, 3, 3), (3, 2, 4)),
+    ),
+    "two axes": (
+        "def f(float(B,C,M,M) x, float(C,F,K,L) w) -> (y) {"
+        " y(b,f,o,p) +=! 2*i+k == o && 3*i+l == p ? x(b,c,i,i) * w(c,f,k,l) : 0"
+        " where o in 0:2*(M-1)+K, p in 0:3*(M-1)+L }",
+        ((2, 3, 3, 3), (3, 2, 2, 4)),
+    ),
+    "of a filter": (
+        "def f(float(B,C,M,N) x, float(C,F,K) w) -> (y) {"
+        " y(b,f,o,p) +=! 2*i+k == o && 3*j+k == p ? x(b,c,i,j) * w(c,f,k) : 0"
+        " where o in 0:2*(M-1)+K, p in 0:3*(N-1)+K }",
+        ((2, 3, 3, 2), (3, 2, 4)),
+    ),
+}
+
+
+@pytest.mark.parametrize(("text", "shapes"), DIAGONALS.values(), ids=DIAGONALS)
+def test_diagonals_are_no_transposed_convolutions(text, shapes):
+    function = eqsat.comprehension(text).f
+    assert not any("conv_transpose" in rule.text for rule in stated_laws([operator_of(function)]))
+    x, w = given(*shapes)
+    standard, feeds = standard_of(function, [x, w])
+    np.testing.assert_allclose(execute(standard, feeds, "numpy")["y"], function(x, w), rtol=1e-4, atol=1e-5)

@@ -255,6 +255,19 @@ def test_fusion_strategies_share_as_many_loops_as_they_say() -> None:
     assert "a_r" not in code(two, drawn(8, 3, 9), fusion="preserve3")
 
 
+@pytest.mark.parametrize("name", ["acc", "lanes", "at", "part", "count", "z1"])
+def test_tensors_and_indices_may_have_the_names_of_what_a_kernel_makes(name: str) -> None:
+    text = f"def f(float(M,K) {name}, float(K,N) w) -> (y) {{ y(i,j) +=! {name}(i,k) * w(k,j) }}"
+    x, w = drawn(7, 33), drawn(33, 20)
+    np.testing.assert_allclose(eqsat.kernel(text)(x, w), x @ w, rtol=1e-4, atol=1e-4)
+    result = f"def f(float(N) x) -> ({name}) {{ {name}(i) = x(i) * 2 }}"
+    np.testing.assert_allclose(eqsat.kernel(result)(x[0]), x[0] * 2)
+    index = f"def f(float(N) x) -> (y) {{ y({name}) = x((7 * {name}) / 8) where {name} in 0:N }}"
+    reads = x[0][[7 * i // 8 for i in range(33)]]
+    np.testing.assert_allclose(eqsat.kernel(index)(x[0]), reads)
+    assert f"{name}_" in eqsat.emit(index, x[0], target="cuda")
+
+
 def test_a_caller_says_which_statements_may_share_loops() -> None:
     x = drawn(16, 30)
     halves = [["most", "e"], ["total", "y"]]

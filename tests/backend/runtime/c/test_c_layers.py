@@ -5,6 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
+import eqsat
+from eqsat.runtime.backend import execute
 from eqsat.runtime.c.program.kernels import KernelChoice
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from tests.support.c_programs import assert_kernels, assert_same, computed, graph_of, graph_of_calls
@@ -295,3 +297,52 @@ def test_threads_share_what_is_inside_of_steps(name):
         choice = KernelChoice("direct", MappingOptions(threads=3, library=library, rows=2))
         _, made = computed(graph, inputs, lambda kernel, choice=choice: choice)
         assert_same(graph, made, inputs)
+
+
+# ---- limits ---------------------------------------------------------------------------------------------------------
+
+
+def test_places_in_an_axis_without_elements_are_the_error_of_the_reference():
+    """A kernel would write before the buffer."""
+    for name, operands in (
+        ("scatter_nd", [np.zeros((0, 4), np.float32), np.zeros((1, 1), np.int64), drawn(1, 4)]),
+        ("scatter_elements", [np.zeros(0, np.float32), np.zeros(1, np.int64), drawn(1)]),
+    ):
+        graph, inputs = graph_of_calls([(name, operands, {})])
+        with pytest.raises(IndexError):
+            computed(graph, inputs)
+
+
+def test_sums_of_quantised_products_that_need_more_than_32_bits_do_not_wrap():
+    scales = np.float32(1), np.float32(1), np.float32(2**20)
+    least = np.full((1, 2), -32768, np.int16)
+    zero = np.array(0, np.int16)
+    calls = [("qlinear_matmul", [least, scales[0], zero, least.T, scales[1], zero, scales[2], zero], {})]
+    full, long = np.full((1, 40_000), 255, np.uint8), np.array(0, np.uint8)
+    by = np.float32(1e-5), np.float32(1), np.float32(1000)
+    calls.append(("qlinear_matmul", [full, by[0], long, full.T, by[1], long, by[2], long], {}))
+    graph, inputs = graph_of_calls(calls)
+    _, made = computed(graph, inputs)
+    assert_same(graph, made, inputs)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16"])
+def test_short_integers_wrap_around_after_a_choice_between_two(dtype):
+    """Of two short integers C chooses an int, which does not wrap where they do."""
+    limits = np.iinfo(dtype)
+    x = np.array([limits.min, limits.max, limits.max // 2 + 1, 3, 1], dtype).repeat(9)
+    graph = eqsat.Graph("wrapped")
+    a = graph.input("a", x.shape, dtype)
+    low = graph.constant(np.array(3, dtype))
+    for number, chosen in enumerate((eqsat.maximum(a, low), eqsat.minimum(a, low), eqsat.where(a < low, a, low))):
+        for name, made in (("sum", chosen + a), ("product", chosen * a), ("difference", chosen - a)):
+            graph.output(f"{name}_{number}", eqsat.cast(made, to="int32"))
+            graph.output(f"{name}_compared_{number}", made > a)
+    built = graph.build()
+    expected, made = execute(built, {"a": x}, "numpy"), execute(built, {"a": x}, "c")
+    for name, value in expected.items():
+        np.testing.assert_array_equal(made[name], value, err_msg=name)
+
+
+def test_a_scalar_has_no_borders():
+    assert_kernels(*graph_of_calls([("pad", [np.float32(2)], {"pads": ()})]))

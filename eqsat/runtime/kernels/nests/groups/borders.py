@@ -20,7 +20,7 @@ def padded(body: GroupStatements, name: str, pads: Sequence[int], value: Expr, l
     spatial = len(shape) - lead
     if not any(pads) and not into:
         return body.in_memory(name)
-    if min(pads) < 0:
+    if min(pads, default=0) < 0:
         raise UnsupportedError("borders that are cut off")
     whole = (*shape[:lead], *(n + pads[i] + pads[spatial + i] for i, n in enumerate(shape[lead:])))
     buffer = into or body.temporary(computed(body.group.types[name].dtype), whole)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from eqsat.language.terms import DType, Node
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords
-from eqsat.runtime.kernels.expressions.expression import Expr, computed, convert, number
+from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed, convert, number
 from eqsat.runtime.kernels.expressions.operations import FUNCTIONS
 from eqsat.runtime.kernels.expressions.scalar import given
 from eqsat.runtime.kernels.nests.computation import Coordinate, ElementRead, Subscript
@@ -120,7 +120,9 @@ def _reverse_sequence(body: GroupStatements, node: Node) -> None:
 
 
 def placed(index: Expr, size: int) -> Subscript:
-    """An index as a coordinate: negative ones from the end, and none out of bounds."""
+    """An index as a coordinate: negative ones from the end, and none out of bounds; UnsupportedError of no elements."""
+    if not size:
+        raise UnsupportedError("places in an axis without elements")
     if index.value is not None:
         whole = int(index.value)
         return AffineIndex.number(min(max(whole + size if whole < 0 else whole, 0), size - 1))

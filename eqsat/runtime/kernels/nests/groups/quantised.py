@@ -44,6 +44,9 @@ class _Quantised:
         if terms > self.part * _MOST_PARTS:
             raise UnsupportedError("sums of so many products")
         self.terms = terms
+        most = math.prod(2 ** (8 * one.itemsize) - 1 for one in sizes)
+        #: True where no sum has more than 32 bits.
+        self.is_short = terms * most < 2**31
 
     def centred(self, x: Expr, zero: Expr | None) -> Expr:
         """A quantised number less its zero point as a float."""
@@ -114,8 +117,11 @@ def _as_integers(
 ) -> _Finish:
     """The result from a sum: with a bias, in units of two scales, by a third one as an integer of a type.
 
-    Scales of the operands may have an element for each index along an axis of the result.
+    Scales of the operands may have an element for each index along an axis of the result. UnsupportedError where sums
+    may wrap around, which are those of 64 bits.
     """
+    if not one.is_short:
+        raise UnsupportedError("sums that may have more than 32 bits")
     dtype = body.group.types[given(node, 7)].dtype
 
     def finish(x: Expr, at: Coords) -> Expr:

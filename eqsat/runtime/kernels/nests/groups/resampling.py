@@ -254,6 +254,8 @@ def _grid_sample(body: GroupStatements, node: Node) -> None:
     x = given(node)
     source, dtype = body.in_memory(x), computed(body.group.types[x].dtype)
     grid = _Grid(body, node)
+    if 0 in grid.sizes:
+        raise UnsupportedError("places in an axis without elements")
     target = body.landing(node.outputs[0])
     zero, none = number(0, dtype), number(0, DType.INT64)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eqsat.language.terms import DType
-from eqsat.runtime.kernels.expressions.expression import STORED
+from eqsat.runtime.kernels.expressions.expression import C_TYPES, STORED
 
 #: Functions that are templates in C++ and have the type in their names in C.
 _TYPED = re.compile(r"\b(truncated|narrow)<(\w+)>\(")
@@ -16,8 +16,8 @@ _TYPED = re.compile(r"\b(truncated|narrow)<(\w+)>\(")
 class Dialect(Protocol):
     """A language that expressions are printed in."""
 
-    def template(self, template: str) -> str:
-        """The template of an expression, as the language spells it."""
+    def template(self, template: str, dtype: DType) -> str:
+        """The template of an expression of an element type, as the language spells it."""
         ...
 
     def narrowed(self, dtype: DType, text: str) -> str:
@@ -32,9 +32,11 @@ class Dialect(Protocol):
 class GnuC:
     """C, with the extensions of GNU."""
 
-    def template(self, template: str) -> str:
-        """The template with element types in the names of functions."""
-        return _TYPED.sub(r"\1_\2(", template)
+    def template(self, template: str, dtype: DType) -> str:
+        """The template with element types in the names of functions; of two short integers C chooses an int."""
+        spelled = _TYPED.sub(r"\1_\2(", template)
+        is_widened = "?" in template and dtype.numpy.kind in "iu" and dtype.numpy.itemsize < 4
+        return f"(({C_TYPES[dtype]}){spelled})" if is_widened else spelled
 
     def narrowed(self, dtype: DType, text: str) -> str:
         """A call of the function for the type."""
@@ -48,7 +50,7 @@ class GnuC:
 class CudaCpp:
     """CUDA C++, whose templates are those of expressions."""
 
-    def template(self, template: str) -> str:
+    def template(self, template: str, dtype: DType) -> str:
         """The template as it is."""
         return template
 

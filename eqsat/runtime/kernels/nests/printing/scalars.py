@@ -94,7 +94,7 @@ class ScalarPrinter:
 
     def filled(self, value: Expr, texts: list[str], guarded: bool) -> str:
         """A template with the texts of its operands; those that it reads twice are named."""
-        template = self.dialect.template(value.template)
+        template = self.dialect.template(value.template, value.dtype)
         counts = [0] * len(texts)
         for place in _PLACE.findall(template):
             counts[int(place)] += 1
