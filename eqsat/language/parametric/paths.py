@@ -171,10 +171,13 @@ class Path(Solutions):
             if question.at(self.witness) is not held:
                 raise Restart
             return held
-        held = question.at(self.witness)
-        answered = question if held else question.turned
-        self.facts[answered] = True
-        self.solve(answered)
+        return self.answered(question, question.at(self.witness))
+
+    def answered(self, question: Fact, held: bool) -> bool:
+        """An answer, recorded as one that could be another."""
+        fact = question if held else question.turned
+        self.facts[fact] = True
+        self.solve(fact)
         return held
 
     def known_answer(self, question: Fact) -> bool | None:

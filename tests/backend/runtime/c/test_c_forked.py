@@ -1,5 +1,6 @@
 """Programs of C in a child that a process forks: the threads that share their loops are not in it."""
 
+import os
 import subprocess
 import sys
 
@@ -68,7 +69,7 @@ run()
 """
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="needs fork")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes fork on POSIX systems alone")
 @pytest.mark.parametrize("what", ["program", "kernel"])
 def test_a_child_computes_the_same_on_one_thread(what, tmp_path):
     done = subprocess.run(

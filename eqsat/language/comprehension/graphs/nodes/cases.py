@@ -42,10 +42,7 @@ class CasePath(Path):
             self.asked.append(question)
         else:
             raise NotParametric(f"sizes decide whether {question}, and are not known")
-        answered = question if held else question.turned
-        self.facts[answered] = True
-        self.solve(answered)
-        return held
+        return self.answered(question, held)
 
     def holds(self, question: Fact) -> bool:
         """True if an answer follows from bounds alone."""
