@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
@@ -15,10 +16,13 @@ import eqsat
 from eqsat.costs.devices.device import DEVICES, Device, read_device, write_device
 from eqsat.costs.kernels.key import OpKey
 from eqsat.costs.measuring.measure import measure
+from eqsat.costs.table.entry import Entry
 from eqsat.costs.table.environment import Environment
+from eqsat.costs.table.table import CostTable
 from eqsat.errors import BackendError, CostError
 from eqsat.language.graphs.builder import Builder
 from eqsat.language.terms import TensorType
+from eqsat.report.precision import RoundingReport
 from eqsat.runtime.backend import execute, select
 from eqsat.runtime.openvino.session import OpenVinoProgram, compiled, core_of_process
 
@@ -233,15 +237,46 @@ def test_operators_on_integers_are_chosen_with_one_scale_for_all_weights():
     assert np.linalg.norm(result.run(**feeds)["y"] - expected) <= 0.1 * np.linalg.norm(expected)
 
 
-def test_mixed_means_bfloat16_and_integers_on_it():
+@dataclass(frozen=True, slots=True)
+class WrittenKey:
+    """A key of a cost table as its text."""
+
+    text: str
+
+
+def test_mixed_means_bfloat16_and_integers_on_it(tmp_path):
+    """The table decides between the two here, since either may be faster on a processor."""
     graph = images()
-    result = eqsat.optimize(
-        graph, device="openvino-cpu", precision="mixed", calibration=drawn(graph, 9), limits={"error": 0.1}
-    )
-    rounding = result.report.rounding
-    assert rounding is not None
-    assert rounding.worst <= rounding.predicted <= 0.1
-    assert sum(rounding.integers.values()) >= 3
+
+    def optimized(measure: bool) -> RoundingReport:
+        result = eqsat.optimize(
+            graph,
+            device="openvino-cpu",
+            precision="mixed",
+            calibration=drawn(graph, 9),
+            limits={"error": 0.1},
+            table=tmp_path / "costs.sqlite3",
+            measure=measure,
+            cache=False,
+        )
+        assert result.report.rounding is not None
+        return result.report.rounding
+
+    chosen = optimized(measure=True)
+    assert chosen.worst <= chosen.predicted <= 0.1
+    assert sum(chosen.integers.values()) + sum(chosen.narrow.get("bfloat16", {}).values()) >= 3
+    with CostTable(tmp_path / "costs.sqlite3") as table:
+        records = list(table.records())
+    if "BF16" in core_of_process().get_property("CPU", "OPTIMIZATION_CAPABILITIES"):
+        assert any("bfloat16" in record.key for record in records)
+    for slow, integers in (("bfloat16", 3), (" by int8", 0)):
+        with CostTable(tmp_path / "costs.sqlite3") as table:
+            for record in records:
+                times = record.entry if slow not in record.key else Entry(1e-2, 1e-2, 1e-2, 20)
+                table.put(record.environment, WrittenKey(record.key), times)
+        decided = optimized(measure=False)
+        assert decided.worst <= decided.predicted <= 0.1
+        assert decided.integers.get("conv", 0) == integers
 
 
 def test_nothing_is_lowered_unless_it_is_asked_for():
