@@ -7,13 +7,17 @@ READY := $(VENV)/.ready
 # Tests start Python some hundred times, which takes half as long where compiled modules are kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-frameworks test-cuda test-install test-mkl test-torch browser lint benchmarks gpu docs notebooks clean
+.PHONY: demo test test-long test-frameworks test-cuda test-install test-mkl test-torch browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
 
 test: $(READY) browser
-	$(BIN)/python -m pytest -n 2 --dist worksteal -q
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not long"
+
+# The tests that take three seconds or more each: sweeps over all rules, operators and programs, and the pages that take long.
+test-long: $(READY) browser
+	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m long
 
 # The first hour for real: the wheel, and all that it requires from the package index, in a new environment.
 INSTALLED := build/installed

@@ -18,6 +18,20 @@ from eqsat import cli
 from eqsat.costs.table import shipped
 from eqsat.costs.table.table import VARIABLE
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE
+from tests.support.long_tests import LIST, is_listed, read_list
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the tests that `make test-long` runs; where all are collected, each line of their list has to be of one."""
+    listed = read_list()
+    used = set()
+    for item in items:
+        if (line := is_listed(item.nodeid, listed)) is not None:
+            item.add_marker("long")
+            used.add(line)
+    whole = config.args == config.getini("testpaths") and not config.option.ignore
+    if whole and (unknown := sorted(listed - used)):
+        raise pytest.UsageError(f"{LIST.name} lists tests that are not there: {', '.join(unknown)}")
 
 
 def pytest_collection_finish() -> None:

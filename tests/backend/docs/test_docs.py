@@ -19,7 +19,7 @@ from tests.support import pages
 
 ROOT = Path(__file__).parents[3]
 PAGES = [*ROOT.glob("*.md"), ROOT / "benchmarks" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-MAKE_TARGETS = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M)
+MAKE_TARGETS = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M)
 
 
 #: Pages with files to write: their steps build on one another. One is followed where what it leaves is looked at.
@@ -45,7 +45,7 @@ def blocks(language):
 
 
 PYTHON = blocks("python")
-SHELL = [line for block in blocks("sh").values() for line in block.splitlines()]
+SHELL = [*dict.fromkeys(line for block in blocks("sh").values() for line in block.splitlines())]
 RULES = "".join(blocks("rules").values())
 
 
@@ -75,7 +75,7 @@ def test_python_on_the_pages_runs(block, folder, capsys):
     assert capsys.readouterr().out
 
 
-@pytest.mark.parametrize("line", SHELL)
+@pytest.mark.parametrize("line", SHELL, ids=str)
 def test_shell_lines_on_the_pages_work(line, folder, demo_models):
     """On the demo's model with fewer steps, but for what is said of its size."""
     if "--limit" not in line:
