@@ -7,7 +7,6 @@ missing barrier is seen where one of the two orders breaks the kernel.
 from __future__ import annotations
 
 import ctypes
-import math
 import os
 import re
 import shutil
@@ -21,13 +20,13 @@ from importlib.resources import files
 from pathlib import Path
 
 from eqsat.errors import BackendError
+from eqsat.runtime.cuda.compiler.limits import LaunchLimits
 from eqsat.runtime.cuda.compiler.store import Store, key_of
 from eqsat.runtime.kernels.prelude import prelude
 from eqsat.runtime.kernels.source import KernelSource
 
-MOST_THREADS = 1024
-MOST_SHARED_BYTES = 227 * 1024
-MOST_BLOCKS = (2**31 - 1, 65535, 65535)
+#: Kernels are run as for this GPU, of those known that which gives a block the most.
+LIMITS = LaunchLimits.of("sm_90")
 COMPILERS = ("c++", "g++", "clang++")
 #: -Og compiles fastest per kernel run, and -O0 breaks the switching of fibres; arithmetic is not contracted, so that
 #: every processor gives the same numbers.
@@ -167,13 +166,7 @@ def _check(source: KernelSource, addresses: Sequence[int]) -> None:
         raise BackendError(
             f"{len(addresses)} addresses", where=where, expected=f"{len(source.arguments)}: one for each argument"
         )
-    threads = math.prod(source.block)
-    if not 1 <= threads <= MOST_THREADS:
-        raise BackendError(f"a block of {threads} threads", where=where, expected=f"1 to {MOST_THREADS}")
-    if not 0 <= source.shared <= MOST_SHARED_BYTES:
-        raise BackendError(f"{source.shared} bytes of shared memory", where=where, expected=f"0 to {MOST_SHARED_BYTES}")
-    if any(not 0 <= have <= most for have, most in zip(source.grid, MOST_BLOCKS, strict=True)):
-        raise BackendError(f"a grid of {source.grid} blocks", where=where, expected=f"at most {MOST_BLOCKS}")
+    LIMITS.check(source, where=where)
 
 
 def _compiled(sources: dict[str, KernelSource], compiler: str) -> bytes:

@@ -9,6 +9,7 @@ from weakref import WeakValueDictionary
 
 from eqsat.errors import BackendError
 from eqsat.runtime.cuda.compiler.cubins import Cubins
+from eqsat.runtime.cuda.compiler.limits import LaunchLimits
 from eqsat.runtime.cuda.compiler.nvrtc import nvrtc
 from eqsat.runtime.cuda.libraries import cublaslt_library, cudnn_library
 from eqsat.runtime.cuda.libraries.library import Library
@@ -58,6 +59,7 @@ class Toolkit:
             self.runtime.free(0)  # makes the device's context, in which kernels are loaded
             self.libraries, self.missing = opened(OPENERS if openers is None else openers)
         self.arch = "sm_" + str(self.cupy.cuda.Device(number).compute_capability)
+        self._limits = LaunchLimits.of(self.arch)
         #: Weights on this GPU that some program reads.
         self.weights: WeakValueDictionary[Any, Any] = WeakValueDictionary()
         self.cubins = Cubins()
@@ -87,14 +89,18 @@ class Toolkit:
         self.cubins.prepare(missing, self.arch)
 
     def function(self, source: KernelSource) -> int:
-        """The handle of a kernel, compiled and loaded where it is not yet; BackendError where it does not compile."""
+        """The handle of a kernel, compiled and loaded where it is not yet.
+
+        BackendError where it does not compile, or a launch would ask for more than the GPU gives a block or a grid.
+        """
         key = source.code, source.entry
+        compiled = self.cubins.get(source.code, self.arch)
+        self._limits.check(source, registers=compiled.registers, static=compiled.shared)
         if key not in self._functions:
-            compiled = self.cubins.get(source.code, self.arch)
             module = self.driver.moduleLoadData(compiled.cubin)
             self._modules.append(module)
             self._functions[key] = self.driver.moduleGetFunction(module, source.entry)
-        if source.shared > _PLAIN_SHARED:
+        if source.shared + compiled.shared > _PLAIN_SHARED:
             self.driver.funcSetAttribute(self._functions[key], _MOST_DYNAMIC_SHARED, source.shared)
         return self._functions[key]
 

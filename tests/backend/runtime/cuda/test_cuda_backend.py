@@ -209,7 +209,9 @@ def cuda_of_version(monkeypatch):
             self.prepared = [f"{arch} {code}" for code in codes]
 
         def get(self, code, arch):
-            return types.SimpleNamespace(cubin=f"{arch} {code}".encode())
+            return types.SimpleNamespace(
+                cubin=f"{arch} {code}".encode(), registers=128 if code == "many" else 40, shared=9 << 10
+            )
 
     return made
 
@@ -228,6 +230,39 @@ def test_kernels_are_loaded_once_and_unloaded_with_the_toolkit(cuda_of_version):
     loaded.pop()
     toolkit.close()
     assert not loaded and not toolkit.libraries
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            KernelSource("k", "many", (), (1, 1, 1), (1024, 1, 1)),
+            "k: 128 registers in each of 32 warps: 131072\n  expected at most 65536 registers in a block",
+        ),
+        (
+            KernelSource("k", "a", (), (1, 1, 1), (32, 1, 1), 220 << 10),
+            "k: 234496 bytes of shared memory, 9216 of them static\n  expected 0 to 232448",
+        ),
+        (
+            KernelSource("k", "a", (), (1, 65_536, 1), (32, 1, 1)),
+            "k: a grid of (1, 65536, 1) blocks\n  expected at most (2147483647, 65535, 65535)",
+        ),
+    ],
+    ids=["registers", "shared memory", "blocks"],
+)
+def test_a_kernel_that_asks_for_more_than_the_gpu_has_is_refused_before_its_launch(cuda_of_version, source, message):
+    _, loaded = cuda_of_version(13000)
+    toolkit = toolkit_module.Toolkit(0)
+    with pytest.raises(BackendError) as caught:
+        toolkit.function(source)
+    assert str(caught.value) == message
+    assert not loaded
+
+
+def test_static_and_dynamic_memory_that_is_shared_are_asked_for_together(cuda_of_version):
+    _, loaded = cuda_of_version(13000)
+    toolkit_module.Toolkit(0).function(KernelSource("k", "a", (), (1, 1, 1), (32, 1, 1), 40 << 10))
+    assert loaded == [b"sm_90 a", (8, 40 << 10)]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 
 import numpy as np
 import pytest
@@ -19,6 +19,7 @@ from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.read.importer import load as read
 from eqsat.language.terms import Graph, Sym, TensorType
+from eqsat.runtime.cuda.compiler.limits import LaunchLimits
 from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 from eqsat.runtime.cuda.libraries.calls import Normalisation
 from eqsat.runtime.cuda.libraries.substitute import source_of
@@ -50,34 +51,38 @@ def sizes_of(graph: Graph) -> dict[str, int]:
     return {name: 7 if "seq" in name else 2 for d in dims for name in d.names()}
 
 
-#: Kernels that were checked, with the architecture: models share them.
-CHECKED: set[tuple[str, str]] = set()
-#: What is said of one entry: the number of its namespace, bytes that spill, and registers.
+#: Registers and static shared memory of kernels that were compiled, by text and architecture: models share them.
+COMPILED: dict[tuple[str, str], tuple[int, int]] = {}
+#: What is said of one entry: the number of its namespace, bytes that spill, registers and shared memory.
 ENTRY = re.compile(
     r"Compiling entry function '_ZN\d+n(\d+)_.*?"
-    r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers",
+    r"(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers(?:[^\n]*?(\d+) bytes smem)?",
     re.S,
 )
 
 
-def check_kernels(codes: Iterable[str], architecture: str) -> None:
-    """No kernel spills, or takes more registers than it may.
+def check_kernels(sources: Collection[KernelSource], architecture: str) -> None:
+    """No kernel spills, takes more registers than it may, or asks for more than the architecture has.
 
     NVRTC compiles them together in a third of the time that it takes for one after the other: each in a namespace of
     its own, since they share names.
     """
-    fresh = [code for code in codes if (code, architecture) not in CHECKED]
-    if not fresh:
-        return
+    codes = sorted({source.code for source in sources})
+    fresh = [code for code in codes if (code, architecture) not in COMPILED]
     text = "\n".join(
         f"namespace n{number}_ {{\n{code}\n}}".replace('extern "C"', "") for number, code in enumerate(fresh)
     )
-    reports = [tuple(map(int, found)) for found in ENTRY.findall(compile_cubin(text, arch=architecture).log)]
+    log = compile_cubin(text, arch=architecture).log if fresh else ""
+    reports = [tuple(int(part or 0) for part in found) for found in ENTRY.findall(log)]
     assert sorted(number for number, *_ in reports) == list(range(len(fresh)))
-    for number, stores, loads, registers in reports:
+    for number, stores, loads, registers, shared in reports:
         assert stores == loads == 0, fresh[number]
         assert registers <= MOST_REGISTERS, fresh[number]
-    CHECKED.update((code, architecture) for code in fresh)
+        COMPILED[fresh[number], architecture] = registers, shared
+    limits = LaunchLimits.of(architecture)
+    for source in sources:
+        registers, static = COMPILED[source.code, architecture]
+        limits.check(source, registers=registers, static=static)
 
 
 def generated(launch: Launch) -> KernelSource | None:
@@ -105,9 +110,9 @@ def test_memory_launches_and_kernels_of_a_benchmark_model(name: str) -> None:
     pytest.importorskip(
         "cuda.bindings.nvrtc", reason="to compile its kernels: pip install cuda-bindings nvidia-cuda-nvrtc"
     )
-    codes = sorted({source.code for source in map(generated, program.launches) if source is not None})
+    sources = [source for source in map(generated, program.launches) if source is not None]
     for architecture in ("sm_80", "sm_90"):
-        check_kernels(codes, architecture)
+        check_kernels(sources, architecture)
 
 
 @pytest.mark.parametrize("name", SMALL)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from eqsat.runtime.cuda.compiler.limits import LaunchLimits
 from eqsat.runtime.kernels.nests.gpu_groups.squares import DEPTH, SQUARE
 from eqsat.runtime.kernels.nests.gpu_groups.sums import SUMS
 from eqsat.runtime.kernels.templates.codegen import generate
@@ -194,3 +195,4 @@ def test_nvrtc_compiles_them_within_bounds() -> None:
         for arch in ("sm_80", "sm_90"):
             compiled = compile_cubin(source.code, arch)
             assert not compiled.spill_bytes and compiled.registers <= 128, source.text
+            LaunchLimits.of(arch).check(source, registers=compiled.registers, static=compiled.shared)

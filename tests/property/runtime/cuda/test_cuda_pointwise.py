@@ -15,6 +15,7 @@ import eqsat
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.ops import OPS
 from eqsat.language.terms import DType, Node, TensorType
+from eqsat.runtime.cuda.compiler.limits import LaunchLimits
 from eqsat.runtime.kernels.expressions.elements import is_pointwise
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
@@ -346,3 +347,4 @@ def test_nvrtc_compiles_them_within_bounds() -> None:
         for arch in ("sm_80", "sm_90"):
             compiled = compile_cubin(source.code, arch)
             assert not compiled.spill_bytes and compiled.registers <= 128, source.text
+            LaunchLimits.of(arch).check(source, registers=compiled.registers, static=compiled.shared)

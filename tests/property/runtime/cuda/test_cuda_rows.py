@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from eqsat.language.terms import Array, DType, TensorType
+from eqsat.runtime.cuda.compiler.limits import LaunchLimits
 from eqsat.runtime.kernels.nests.gpu_groups.row_operators import ROW_OPERATORS
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import generate
@@ -300,6 +301,8 @@ def test_nvrtc_takes_them_within_registers(cases: list[Case]) -> None:
     from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 
     for place, case in enumerate(cases):
-        compiled = compile_cubin(case.source.code, ("sm_80", "sm_90")[place % 2])
+        arch = ("sm_80", "sm_90")[place % 2]
+        compiled = compile_cubin(case.source.code, arch)
+        LaunchLimits.of(arch).check(case.source, registers=compiled.registers, static=compiled.shared)
         assert (compiled.spill_bytes, compiled.stack) == (0, 0), case.source.text
         assert compiled.registers <= 128, case.source.text
