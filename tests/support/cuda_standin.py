@@ -49,6 +49,9 @@ class Work:
 
 
 class Stream:
+    #: Names of the stand-in's own, for itself and for tests: CuPy's streams have none of them.
+    OWN = frozenset({"OWN", "cuda", "last", "awaited", "capture", "push"})
+
     def __init__(self, cuda):
         self.cuda, self.ptr = cuda, next(cuda.numbers)
         self.last, self.awaited, self.capture = None, set(), None
@@ -100,6 +103,8 @@ class Stream:
 
 
 class Graph:
+    OWN = frozenset({"OWN", "cuda", "works"})
+
     def __init__(self, cuda, works):
         self.cuda, self.works = cuda, works
         cuda.graphs += 1
@@ -122,6 +127,8 @@ class Graph:
 
 
 class Event:
+    OWN = frozenset({"OWN", "work", "capture"})
+
     def __init__(self, block=False, disable_timing=False):
         self.work = self.capture = None
 
@@ -136,6 +143,7 @@ class Event:
 class Array:
     """What CuPy's arrays are to programs: of NumPy's protocols they have none."""
 
+    OWN = frozenset({"OWN", "cuda", "held", "memory"})
     __array_ufunc__ = None
 
     def __init__(self, cuda, held, memory):
@@ -167,6 +175,8 @@ class Array:
 
 
 class Memory:
+    OWN = frozenset({"OWN", "cuda", "held"})
+
     def __init__(self, cuda, size):
         if any(s.capture is not None for s in cuda.streams.values()):
             raise CudaError("memory is taken while a stream is captured", 900)

@@ -3,11 +3,9 @@
 Where cuDNN's frontend is installed the graphs are validated for real; no GPU is needed.
 """
 
-import contextlib
 import ctypes
 import importlib
 import importlib.util
-from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +14,7 @@ from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries import cudnn, cudnn_library
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.kernels.view import View
+from tests.support.library_standins import Plans
 
 F32, F16, BF16, F64 = DType.FLOAT32, DType.FLOAT16, DType.BFLOAT16, DType.FLOAT64
 needs_cudnn = pytest.mark.skipif(
@@ -162,102 +161,6 @@ def test_cudnn_takes_the_graphs(call):
             assert real == [(d, s) for d, s in pairs if d != 1 and s != 0]
     for tensor, number in stated.numbers.items():
         assert tensor.get_is_pass_by_value() and number.value == pytest.approx(call.epsilon)
-
-
-class Plans:
-    """cuDNN as far as plans are chosen: `names` of those it lists, `broken` those that cannot be built."""
-
-    class UnsupportedError(Exception):
-        pass
-
-    def __init__(self, names, broken=(), supported=True):
-        self.names, self.broken, self.supported, self.done = names, set(broken), supported, []
-        self.cudnnGraphNotSupportedError = self.UnsupportedError
-        self.heur_mode = SimpleNamespace(A="A", B="B", FALLBACK="F")
-        self.numerical_note = SimpleNamespace(DOWN_CONVERT_INPUTS=1, REDUCED_PRECISION_REDUCTION=2, TENSOR_CORE=3)
-        self.norm_forward_phase = SimpleNamespace(INFERENCE="inference")
-        self.build_plan_policy = SimpleNamespace(ALL="all")
-        self.data_type = SimpleNamespace(HALF="half", FLOAT="float", BFLOAT16="bfloat16")
-        self.built = set()
-
-    def backend_version(self):
-        return 92800
-
-    def create_handle(self):
-        return 7
-
-    def destroy_handle(self, handle):
-        self.done.append(("destroy", handle))
-
-    def set_stream(self, handle, stream):
-        self.done.append(("stream", handle, stream))
-
-    def pygraph(self, **options):
-        assert options["handle"] == 7
-        return self
-
-    def tensor(self, name, **options):
-        return Result(name)
-
-    def conv_fprop(self, **options):
-        return Result()
-
-    def layernorm(self, **options):
-        assert options["norm_forward_phase"] == "inference"
-        return [Result(), None, None]
-
-    def validate(self):
-        pass
-
-    build_operation_graph = validate
-
-    def check_support(self):
-        if not self.supported:
-            raise self.UnsupportedError("no engine")
-
-    def create_execution_plans(self, modes):
-        self.done.append(("modes", modes))
-
-    def deselect_workspace_greater_than(self, size):
-        pass
-
-    def deselect_numeric_notes(self, notes):
-        self.done.append(("unwanted", notes))
-
-    def get_execution_plan_count(self):
-        return len(self.names)
-
-    def get_plan_name_at_index(self, index):
-        return self.names[index]
-
-    def build_plans(self, policy):
-        for index in range(len(self.names)):
-            with contextlib.suppress(RuntimeError):
-                self.build_plan_at_index(index)
-
-    def build_plan_at_index(self, index):
-        if self.names[index] in self.broken:
-            raise RuntimeError("not for this device")
-        self.built.add(index)
-
-    def get_workspace_size_plan_at_index(self, index):
-        if index not in self.built:
-            raise RuntimeError("not built")
-        return 1000 + index
-
-    def execute_plan_at_index(self, pointers, workspace, index, handle):
-        self.done.append(("execute", pointers, workspace, self.names[index], handle))
-
-
-class Result(str):
-    def set_alignment(self, value):
-        self.alignment = value
-        return self
-
-    def set_output(self, _):
-        return self
-
-    set_data_type = set_dim = set_stride = set_output
 
 
 def test_the_first_plan_that_can_be_built_is_run_or_the_one_that_is_named():
