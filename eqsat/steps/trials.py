@@ -23,6 +23,7 @@ from eqsat.report.finalists import Candidate, Measured, compare_finalists, measu
 from eqsat.report.parts import SessionLevel
 from eqsat.report.report import Progress
 from eqsat.report.timing.comparison import OutputComparison
+from eqsat.report.timing.compiling import tuned_program
 from eqsat.report.timing.levels import LEAST_SECONDS, LevelTrial
 from eqsat.runtime.examples import DRAWS
 from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP
@@ -219,6 +220,7 @@ class Trials:
             self.log.warnings.append(f"not measured: {settings.device.name} is not this machine's")
             return None
         if len(candidates) == 1:
+            self._tune(candidates[0].graph)
             return None
         if not settings.is_plain:
             self.log.warnings.append("not measured: inputs or outputs are held in states of their own")
@@ -249,6 +251,20 @@ class Trials:
             return None
         self._tell(measured)
         return measured
+
+
+    def _tune(self, graph: Graph) -> None:
+        """Measure what makes a graph fastest that has no rival, where its backend has more than one way to run it."""
+        settings = self.settings
+        if settings.backend != "c" or not settings.is_plain:
+            return
+        self.log.say(Progress("measure", detail="kernels, and regions of ONNX Runtime"))
+        try:
+            tuned_program(graph, settings.options.threads)
+        except TimeUp as late:
+            self.log.skipped.append(f"not measured: {late}")
+        except EqsatError as error:
+            self.log.warnings.append(f"not measured: {error.what}")
 
 
 def _promising_first(candidates: Sequence[Candidate]) -> dict[str, Graph]:
