@@ -102,6 +102,7 @@ notebooks: $(READY)
 # On a machine with an NVIDIA GPU: every figure that waits for one.
 gpu: $(READY)
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[cuda13]'
+	$(BIN)/python -m eqsat doctor --json benchmarks/results/doctor.json
 	$(BIN)/python -m benchmarks.gpu
 
 clean:

@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 
 import click
 
-from eqsat.commands.bench import bench
+from eqsat.commands.bench.command import bench
 from eqsat.commands.costs.group import costs
 from eqsat.commands.costs.measure import measure
+from eqsat.commands.doctor import doctor
 from eqsat.commands.explore import explore
 from eqsat.commands.extract import extract
 from eqsat.commands.inspect import inspect
@@ -42,7 +43,7 @@ def commands() -> None:
     """Optimise tensor graphs by equality saturation."""
 
 
-for _command in (optimize, explore, pareto, inspect, measure, bench, costs, rules, extract):
+for _command in (optimize, explore, pareto, inspect, measure, bench, costs, rules, extract, doctor):
     commands.add_command(_command)
 
 

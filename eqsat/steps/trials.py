@@ -252,7 +252,6 @@ class Trials:
         self._tell(measured)
         return measured
 
-
     def _tune(self, graph: Graph) -> None:
         """Measure what makes a graph fastest that has no rival, where its backend has more than one way to run it."""
         settings = self.settings

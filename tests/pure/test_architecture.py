@@ -38,9 +38,10 @@ FLOORS = {
     "explorer": 13,
     "testing": 13,
     "onnx_backend": 13,
-    "commands": 14,
-    "cli": 15,
-    "__main__": 16,
+    "doctor": 14,
+    "commands": 15,
+    "cli": 16,
+    "__main__": 17,
 }
 #: Packages that one room alone may import.
 FENCED = {"egglog": {"egraph"}, "highspy": {"extract"}, "click": {"cli", "commands"}}

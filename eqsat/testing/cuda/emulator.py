@@ -91,7 +91,7 @@ class _Emulator:
     """Kernels by the source they were compiled from, in this process and in the store."""
 
     def __init__(self) -> None:
-        self._compiler = _compiler()
+        self._compiler = compiler()
         self._store = Store()
         self._kernels: dict[str, _Kernel] = {}
         self._lock = threading.Lock()
@@ -146,7 +146,7 @@ def _emulator() -> _Emulator:
     return _Emulator()
 
 
-def _compiler() -> tuple[str, str]:
+def compiler() -> tuple[str, str]:
     """The C++ compiler, and the version that it reports."""
     for name in filter(None, (os.environ.get("CXX"), *COMPILERS)):
         path = shutil.which(name)

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import click
 from rich.table import Table
 
-from eqsat.commands.ablation import show as show_ablations
-from eqsat.commands.ablation import write as write_ablations
 from eqsat.commands.arguments import DURATION, NAMES, SIZE
+from eqsat.commands.bench.ablation import show as show_ablations
+from eqsat.commands.bench.ablation import write as write_ablations
+from eqsat.commands.bench.consumers import show as show_consumers
+from eqsat.commands.bench.consumers import write as write_consumers
 from eqsat.commands.choices import DEVICE, SomeOf
-from eqsat.commands.consumers import show as show_consumers
-from eqsat.commands.consumers import write as write_consumers
 from eqsat.commands.display import count_bar, interruptible
 from eqsat.commands.output import console, output_options
 from eqsat.errors import EqsatError, UsageError, nearest

@@ -1,0 +1,1 @@
+"""`eqsat bench` and the tables of what it measures."""
