@@ -58,7 +58,7 @@ CUDA := .venv-cuda
 test-cuda: $(CUDA)/.ready
 	$(CUDA)/bin/python -m pytest -q tests/backend/installing/test_extra_cuda.py tests/backend/runtime/cuda/test_cuda_libraries.py \
 	  tests/backend/runtime/cuda/test_cuda_cudnn.py tests/backend/runtime/cuda/test_cuda_bytes.py \
-	  tests/backend/runtime/cuda/test_cuda_interfaces.py
+	  tests/backend/runtime/cuda/test_cuda_interfaces.py tests/backend/runtime/cuda/test_cuda_planner.py
 
 $(CUDA)/.ready: pyproject.toml constraints.txt
 	rm -rf $(CUDA)

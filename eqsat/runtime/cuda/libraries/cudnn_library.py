@@ -87,6 +87,10 @@ class Cudnn:
         text = plan_text(stated.graph.get_plan_name_at_index(index), self.version)
         return PreparedGraph(self._cudnn, self._handle, stated.graph, index, pointers, text, stated.numbers)
 
+    def device(self) -> Mapping[str, Any]:
+        """What graphs are stated for: the GPU that the handle belongs to."""
+        return {"handle": self._handle}
+
     def close(self) -> None:
         """Give the handle back."""
         if self._handle is not None:
@@ -99,7 +103,7 @@ class Cudnn:
         if fault is not None:
             raise BackendError(f"cuDNN does not compute {described(call)}: {fault}")
         cudnn = self._cudnn
-        stated = state(cudnn, call, handle=self._handle)
+        stated = state(cudnn, call, **self.device())
         graph, modes = stated.graph, cudnn.heur_mode
         try:
             graph.validate()
@@ -150,10 +154,11 @@ class Stated:
     numbers: Mapping[Any, ctypes.c_float] = field(default_factory=dict)
 
 
-def state(cudnn: Any, call: Call, **device: int | None) -> Stated:
+def state(cudnn: Any, call: Call, **device: Any) -> Stated:
     """A call as a graph of cuDNN's.
 
-    `device` is a handle of the device that the graph is to run on, or its compute capability as `sm_version`.
+    `device` is a handle of the device that the graph is to run on, or its compute capability as `sm_version`, with its
+    other properties or without.
     """
     stated = _state(cudnn, call, **device)
     for tensor, view in zip(stated.tensors, views_of(call), strict=True):
@@ -162,7 +167,7 @@ def state(cudnn: Any, call: Call, **device: int | None) -> Stated:
     return stated
 
 
-def _state(cudnn: Any, call: Call, **device: int | None) -> Stated:
+def _state(cudnn: Any, call: Call, **device: Any) -> Stated:
     dtype = getattr(cudnn.data_type, TYPES[call.result.dtype])
     single = cudnn.data_type.FLOAT
     graph = cudnn.pygraph(io_data_type=dtype, intermediate_data_type=single, compute_data_type=single, **device)
