@@ -88,7 +88,7 @@ class Cudnn:
         return PreparedGraph(self._cudnn, self._handle, stated.graph, index, pointers, text, stated.numbers)
 
     def device(self) -> Mapping[str, Any]:
-        """What graphs are stated for: the GPU that the handle belongs to."""
+        """The GPU that graphs are stated for, by its handle."""
         return {"handle": self._handle}
 
     def close(self) -> None:
