@@ -24,7 +24,7 @@ from eqsat.language.onnx.read.importer import load as read
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.libraries.cudnn import Call, described
 from eqsat.runtime.cuda.libraries.planner import ARCHITECTURES, CallPlan, plans_for
-from eqsat.runtime.cuda.libraries.substitute import source_of
+from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.program import KernelProgram
@@ -93,23 +93,38 @@ def main(models: tuple[str, ...], seconds: float, output: Path) -> None:
 
 
 def ask(calls: Mapping[str, Call], known: dict[str, Any]) -> None:
-    """Take in the plans of calls that are not known."""
+    """Take in the plans of calls that are not known; for one without, of its part that a kernel may follow."""
     for arch in ARCHITECTURES:
         unknown = {key: call for key, call in calls.items() if arch not in known.get(key, {}).get("plans", {})}
-        for (key, call), plan in zip(unknown.items(), plans_for(list(unknown.values()), arch), strict=True):
+        plans = list(plans_for(list(unknown.values()), arch))
+        lacking = {key: parts for (key, call), plan in zip(unknown.items(), plans, strict=True)
+                   if plan.fault and (parts := parted(call)) is not None}  # fmt: skip
+        bare = dict(zip(lacking, plans_for([parts[0] for parts in lacking.values()], arch), strict=True))
+        for (key, call), plan in zip(unknown.items(), plans, strict=True):
             one = known.setdefault(key, {"call": described(call), "plans": {}})
-            one["plans"][arch] = {name: value for name, value in asdict(plan).items() if value or name == "workspace"}
-            if plan.fault:
+            one["plans"][arch] = kept(plan)
+            if key in bare:
+                one["plans"][arch] |= {"first of two": kept(bare[key]), "second": lacking[key][1].entry}
+            elif plan.fault:
                 one["generated"] = generated(call)
 
 
+def kept(plan: CallPlan) -> dict[str, Any]:
+    """A plan as JSON has it."""
+    return {name: value for name, value in asdict(plan).items() if value or name == "workspace"}
+
+
 def counted(calls: Iterable[str], known: Mapping[str, Any], arch: str) -> dict[str, int]:
-    """How many calls there are, how many have a plan, and the largest workspace of one."""
-    plans = [CallPlan(**known[key]["plans"][arch]) for key in calls]
+    """How many calls there are, how many have a plan, or one followed by a kernel, and the largest workspace."""
+    plans = [known[key]["plans"][arch] for key in calls]
+    firsts = [one["first of two"] for one in plans if "first of two" in one]
+    whole = [one for one in plans if "fault" not in one]
+    split = [one for one in firsts if "fault" not in one]
     return {
         "calls": len(plans),
-        "with a plan": sum(not plan.fault for plan in plans),
-        "workspace": max((plan.workspace for plan in plans), default=0),
+        "with a plan": len(whole),
+        "in two": len(split),
+        "workspace": max((one["workspace"] for one in (*whole, *split)), default=0),
     }
 
 
@@ -118,7 +133,10 @@ def show(rows: Mapping[str, Mapping[str, Any]]) -> None:
     table = Table("model", "form", *(f"{arch}, workspace" for arch in ARCHITECTURES))
     for name, forms in rows.items():
         for form, by in forms.items():
-            texts = (f"{one['with a plan']} of {one['calls']}, {one['workspace'] / 1e6:.1f} MB" for one in by.values())
+            texts = (
+                f"{one['with a plan']} + {one['in two']} in two of {one['calls']}, {one['workspace'] / 1e6:.1f} MB"
+                for one in by.values()
+            )
             table.add_row(name, form, *texts)
     Console().print(table)
 

@@ -59,8 +59,9 @@ def source_of(call: Call) -> tuple[KernelSource, tuple[View, ...]] | None:
 def parted(call: Call) -> tuple[Call, KernelSource, tuple[View, ...]] | None:
     """Split a call into one for a library and a generated kernel for the rest, with the views that it takes.
 
-    For a product with an epilogue, and a convolution to which a tensor is added; None for other calls, and for results
-    of 8 bits, which cannot hold a product before its epilogue. The kernel reads and writes the result.
+    For a product with an epilogue, and a convolution to which a tensor is added or whose result is cut at 0: cuDNN has
+    no engine for one that is cut, without a bias, with its channels first. None for other calls, and for results of 8
+    bits, which cannot hold a product before its epilogue. The kernel reads and writes the result.
     """
     chain, first = _Chain(), call
     if isinstance(call, Matmul) and call.epilogue and call.result.dtype.itemsize > 1:
@@ -69,6 +70,9 @@ def parted(call: Call) -> tuple[Call, KernelSource, tuple[View, ...]] | None:
     elif isinstance(call, Convolution) and call.addend is not None:
         first = replace(call, addend=None, relu=False)
         made = _added(chain, chain.operand("made", call.result), call, call.addend)
+    elif isinstance(call, Convolution) and call.relu:
+        first = replace(call, relu=False)
+        made = chain.node("relu", [chain.operand("made", call.result)], call.result)
     else:
         return None
     group = chain.group(made, call.result)

@@ -133,6 +133,40 @@ def test_where_the_library_adds_no_tensor_a_generated_kernel_does_after_it(refus
     machine.close()
 
 
+@pytest.mark.parametrize("biased", [False, True])
+def test_where_the_library_cuts_no_convolution_at_0_a_generated_kernel_does(biased):
+    """CuDNN has no engine for a convolution with relu, without a bias, and with its channels first."""
+    toolkit = Toolkit(StandIn())
+    library = toolkit.libraries["cudnn"]
+    made, prepare = [], library.prepare
+
+    def picky(call, address, plan=None):
+        if call.relu:
+            raise BackendError("no plan for it")
+        made.append(call)
+        return prepare(call, address, plan)
+
+    library.prepare = picky
+    views = {"x": View.of("x", DType.FLOAT32, (2, 8, 5, 5)), "w": View.of("w", DType.FLOAT32, (6, 8, 1, 1))}
+    if biased:
+        views["b"] = View.of("b", DType.FLOAT32, (6,))
+    y = View.of("y", DType.FLOAT32, (2, 6, 5, 5))
+    call = Convolution(views["x"], views["w"], y, (1, 1), (0, 0, 0, 0), (1, 1), 1, views.get("b"), relu=True)
+    buffers = {n: Buffer(n, v.nbytes, "input") for n, v in views.items()} | {"y": Buffer("y", y.nbytes, "output")}
+    program = KernelProgram(
+        "p", buffers, (Launch(call, tuple(views.values()), (y,), ("y",), "conv + relu"),), views, {"y": y}
+    )
+    with pytest.warns(RuntimeWarning, match="conv . relu runs as two kernels, not as one: no plan for it$"):
+        machine = GpuMachine(program, arrange(program), toolkit)
+    assert [(one.relu, one.bias is not None) for one in made] == [(False, biased)]
+    arrays = {n: RNG.standard_normal(v.shape).astype(np.float32) for n, v in program.inputs.items()}
+    wanted = np.einsum("nchw,oc->nohw", arrays["x"], arrays["w"][:, :, 0, 0])
+    wanted += arrays["b"][:, None, None] if biased else 0
+    for _ in range(2):
+        np.testing.assert_allclose(ran(machine, **arrays), wanted.clip(0), rtol=1e-4, atol=1e-5)
+    machine.close()
+
+
 @pytest.mark.parametrize("epilogue", ["bias", "relu", "relu_bias", "gelu", "gelu_bias"])
 def test_where_the_library_has_no_epilogue_a_generated_kernel_follows_its_product(epilogue):
     toolkit = Toolkit(StandIn())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 
 import pytest
 
@@ -11,6 +12,7 @@ from eqsat.errors import BackendError
 from eqsat.language.terms.types import DType
 from eqsat.runtime.cuda.libraries.calls import Attention, Convolution, Normalisation
 from eqsat.runtime.cuda.libraries.planner import ARCHITECTURES, CallPlan, plans_for
+from eqsat.runtime.cuda.libraries.substitute import parted
 from eqsat.runtime.kernels.view import View
 
 F16 = DType.FLOAT16
@@ -79,18 +81,42 @@ def test_calls_are_told_apart_by_what_cudnn_is_told():
 
 
 def test_what_is_known_is_not_asked_again_and_a_call_without_a_plan_names_its_kernel(monkeypatch):
+    """With a relu it is tried without, and a kernel follows; attention has a kernel of its own, or none."""
     asked = []
 
     def plans(calls, arch):
         asked.append((arch, len(calls)))
-        return [CallPlan("eng1", 64, 3) if arch == "sm_80" else CallPlan(fault="cuDNN lists no plan") for _ in calls]
+        is_bare = [isinstance(call, Convolution) and not call.relu for call in calls]
+        fault = CallPlan(fault="cuDNN lists no plan")
+        return [CallPlan("eng1", 64, 3) if arch == "sm_80" or bare else fault for bare in is_bare]
 
     monkeypatch.setattr(cudnn_plans, "plans_for", plans)
-    calls = {cudnn_plans.key_of(call): call for call in (convolution(), convolution(addend=True))}
+    calls = {cudnn_plans.key_of(call): call for call in (convolution(), convolution(addend=True), attention())}
     known = {}
     cudnn_plans.ask(calls, known)
     cudnn_plans.ask(calls, known)
-    assert asked == [("sm_80", 2), ("sm_90", 2), ("sm_80", 0), ("sm_90", 0)]
-    assert cudnn_plans.counted(calls, known, "sm_80") == {"calls": 2, "with a plan": 2, "workspace": 64}
-    assert cudnn_plans.counted(calls, known, "sm_90") == {"calls": 2, "with a plan": 0, "workspace": 0}
-    assert all(one["generated"] not in ("", "none") for one in known.values())
+    assert asked == [
+        ("sm_80", 3),
+        ("sm_80", 0),
+        ("sm_90", 3),
+        ("sm_90", 2),
+        *[(a, 0) for a in ARCHITECTURES for _ in "ab"],
+    ]
+    at = {arch: cudnn_plans.counted(calls, known, arch) for arch in ARCHITECTURES}
+    assert at["sm_80"] == {"calls": 3, "with a plan": 3, "in two": 0, "workspace": 64}
+    assert at["sm_90"] == {"calls": 3, "with a plan": 0, "in two": 2, "workspace": 64}
+    first, second, third = known.values()
+    assert first["plans"]["sm_90"]["second"] and second["plans"]["sm_90"]["first of two"]["name"] == "eng1"
+    assert third["generated"] == cudnn_plans.generated(attention())
+
+
+@needs_cudnn
+@pytest.mark.parametrize("arch", ARCHITECTURES)
+def test_a_convolution_that_is_cut_without_a_bias_has_a_plan_in_two_parts(arch):
+    whole = replace(convolution(order=(0, 1, 2, 3)), bias=None)
+    (plan,) = plans_for([whole], arch)
+    assert plan.fault == "cuDNN lists no plan"
+    parts = parted(whole)
+    assert parts is not None
+    (bare,) = plans_for([parts[0]], arch)
+    assert not bare.fault
