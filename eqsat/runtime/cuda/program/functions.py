@@ -33,6 +33,8 @@ MAPPINGS = (
     GpuMapping(threads=64, reduction_threads=32, long_reduction=64),
     GpuMapping(few_elements=1, long_reduction=1 << 20),
     GpuMapping(fusion="min"),
+    GpuMapping(unroll_copies=True),
+    GpuMapping(read_only_cache=True),
 )
 #: What stands between a computation and its plan, and before a mapping, in the text that a table keeps.
 _BY_MAPPING = " by mapping "

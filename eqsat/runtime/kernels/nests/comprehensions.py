@@ -53,7 +53,7 @@ _RESERVED = re.compile(
     r"register|restrict|return|short|signed|sizeof|static|struct|switch|typedef|union|unsigned|void|volatile|while|"
     r"asm|typeof|true|false|failed|workspace|acc|lanes|lane_values|at|part|once|begin|count|[iutxyz]\d+|f16|bf16|f8|"
     r"sum|difference|product|quotient|cut_remainder|"
-    r"maximum|minimum|magnitude|signum|widen|power|entry|main|INLINE|CHECKED|INSIDE|NAN|INFINITY|M_.*|_.*|.*_|"
+    r"maximum|minimum|magnitude|signum|widen|power|entry|main|INLINE|CHECKED|INSIDE|CACHED|cached|NAN|INFINITY|M_.*|_.*|.*_|"
     r".*_(\d+|[tulrfpqv])|[jy][01n]|"
     r"alignas|alignof|and|and_eq|bitand|bitor|catch|char\d+_t|class|compl|concept|consteval|constexpr|constinit|"
     r"const_cast|co_await|co_return|co_yield|decltype|delete|dynamic_cast|explicit|export|friend|mutable|namespace|new|"

@@ -31,7 +31,9 @@ class GpuMapping:
     shared memory, `reduced_tile` values of the reduced indices at a time, as long as they fit `shared_bytes` bytes. A
     block of at most `reduction_threads` threads, a power of two, reduces an element of statements that reduce
     `long_reduction` values or more for up to `few_elements` elements. `unroll` rounds of the innermost reduced loop are
-    written out. `fusion` says which statements share kernels, as it does for loops of C. UsageError for values outside
+    written out, and with `unroll_copies` all rounds of the loops that copy to shared memory. With `read_only_cache`,
+    elements of arrays that a kernel never writes are read by `__ldg`; without it, the compiler finds out that they
+    may be. `fusion` says which statements share kernels, as it does for loops of C. UsageError for values outside
     these bounds.
     """
 
@@ -44,6 +46,8 @@ class GpuMapping:
     promote: bool = True
     shared_bytes: int = MOST_SHARED
     unroll: int = 4
+    unroll_copies: bool = False
+    read_only_cache: bool = False
     reduction_threads: int = 256
     long_reduction: int = 128
     few_elements: int = 4096
@@ -52,7 +56,7 @@ class GpuMapping:
 
     def __post_init__(self) -> None:
         check_counts(self, _COUNTS)
-        for name in ("promote", "is_naive"):
+        for name in ("promote", "unroll_copies", "read_only_cache", "is_naive"):
             if not isinstance(getattr(self, name), bool):
                 raise _refused(f"{name} = {getattr(self, name)!r}", "True or False")
         for threads in (self.threads, self.block_rows * self.block_columns, self.reduction_threads):

@@ -319,10 +319,12 @@ class BlockCount:
 class GpuKernel:
     """The tree of one kernel, the number of its blocks, and the columns and rows of threads in each.
 
-    Its `purpose` is said at the beginning of its text.
+    Its `purpose` is said at the beginning of its text. One that `is_cached` reads arrays that it never writes through
+    the cache for these.
     """
 
     body: tuple[Node, ...]
     blocks: int | BlockCount = 1
     threads: tuple[int, int] = (1, 1)
     purpose: str = ""
+    is_cached: bool = False

@@ -36,11 +36,12 @@ from eqsat.runtime.kernels.writer import bare
 #: The argument that a kernel sets to 1 where a subscript passes its bounds or a divisor is 0.
 FAILED = "failed"
 _FAILING = re.compile(r"\b(failed|INSIDE|CHECKED)\b")
+_CACHED = re.compile(r"\bCACHED\b")
 
 
 @cache
-def _checks() -> str:
-    return files("eqsat.runtime.kernels.nests").joinpath("checks.cuh").read_text(encoding="utf-8")
+def _text(name: str) -> str:
+    return files("eqsat.runtime.kernels.nests").joinpath(name).read_text(encoding="utf-8")
 
 
 def cuda_kernel(computation: Computation, kernel: GpuKernel, number: int) -> KernelSource:
@@ -91,6 +92,8 @@ class _CudaPrinter(NodePrinter, MappingPrinter):
     def source(self, kernel: GpuKernel, number: int, blocks: int) -> KernelSource:
         """The kernel of a tree, launched by so many blocks."""
         computation = self.computation
+        read, written = buffers_of(computation, kernel)
+        self.memory.cached = frozenset(read) if kernel.is_cached else frozenset()
         self.nodes(kernel.body)
         body = self.lines.text
         self.lines = self.scalars.lines = Lines()
@@ -98,24 +101,23 @@ class _CudaPrinter(NodePrinter, MappingPrinter):
             if any(re.search(rf"\b{one.variable}\b", line) for line in body):
                 self.mapped(one)
         lines = [*self.lines.text, *body]
-        read, written = buffers_of(computation, kernel)
         names = [*read, *written]
         parameters = [
             f"{'' if name in written else 'const '}{STORED[computation.buffers[name].dtype]}* __restrict__ {name}"
             for name in names
         ]
-        checks = ""
+        heads = [_text("cached.cuh")] if any(_CACHED.search(line) for line in lines) else []
         if any(_FAILING.search(line) for line in lines):
             names.append(FAILED)
             parameters.append("i32* __restrict__ failed_")
             lines = ["  bool failed = false;", *lines, "  if (failed) *failed_ = 1;"]
-            checks = _checks()
+            heads.append(_text("checks.cuh"))
         parameters += [f"const int {name}" for name in computation.sizes]
         columns, rows = kernel.threads
         entry = f"{computation.name}_{number}"
         joined = ",\n    ".join(parameters)
         head = f'extern "C" __global__ void __launch_bounds__({columns * rows}) {entry}(\n    {joined}) {{'
-        code = "\n".join([*([checks] if checks else []), head, *lines, "}", ""])
+        code = "\n".join([*heads, head, *lines, "}", ""])
         return KernelSource(entry, code, tuple(names), (blocks, 1, 1), (columns, rows, 1), comment=computation.name)
 
     def node(self, node: Node) -> None:

@@ -40,6 +40,8 @@ class NamedBuffers:
     registers: dict[str, dict[tuple[int, ...], str]] = field(default_factory=dict)
     #: Registers that hold vectors, with their lanes.
     lanes: dict[str, int] = field(default_factory=dict)
+    #: Buffers whose elements are read through the cache of a GPU for what is never written.
+    cached: frozenset[str] = frozenset()
 
 
 class ScalarPrinter:
@@ -120,6 +122,8 @@ class ScalarPrinter:
         if buffer.is_empty:
             return f"(failed = 1, ({C_TYPES[read.dtype]})0)"
         text = f"{self.memory.texts[read.buffer]}[{self.offset(read, guarded)}]"
+        if read.buffer in self.memory.cached:
+            text = f"CACHED({text})"
         return f"widen({text})" if buffer.dtype in NARROW else text
 
     def _register(self, read: ElementRead, registers: Mapping[tuple[int, ...], str]) -> str:

@@ -19,6 +19,7 @@ from eqsat.runtime.kernels.nests.computation import (
 )
 from eqsat.runtime.kernels.nests.extents import Extent, fixed, is_free, is_several, largest, rounds
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
+from eqsat.runtime.kernels.nests.options import MOST_UNROLLED
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain, following_nodes
 from eqsat.runtime.kernels.nests.scheduling.gpu_boxes import block_variable, bound_of, places
 from eqsat.runtime.kernels.nests.scheduling.gpu_elements import (
@@ -269,4 +270,5 @@ class ProductSchedule:
             ElementRead.of(one.tile.name, one.read.dtype, places),
             ElementRead.of(one.read.buffer, one.read.dtype, sources),
         )
-        return Loop("turn_p", turns, (Named("point_p", point), Guard(tuple(below), (copy,))))
+        unroll = min(turns, MOST_UNROLLED) if self.options.unroll_copies else 1
+        return Loop("turn_p", turns, (Named("point_p", point), Guard(tuple(below), (copy,))), unroll=unroll)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.nests.computation import Computation, reads
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
@@ -33,6 +35,11 @@ def gpu_scheduled(computation: Computation, options: GpuMapping) -> list[GpuKern
             raise UnsupportedError(f"{one.target} is written in the order of a loop")
         weight_of(one.kept)
         weight_of(one.reduced)
+    kernels = _scheduled(computation, options)
+    return [replace(one, is_cached=True) for one in kernels] if options.read_only_cache else kernels
+
+
+def _scheduled(computation: Computation, options: GpuMapping) -> list[GpuKernel]:
     if options.is_naive:
         nodes = scheduled(computation, MappingOptions.naive())
         return [GpuKernel(nodes)] if nodes else []
