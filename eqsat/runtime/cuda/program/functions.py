@@ -35,6 +35,8 @@ MAPPINGS = (
     GpuMapping(fusion="min"),
     GpuMapping(unroll_copies=True),
     GpuMapping(read_only_cache=True),
+    GpuMapping(promote="uncoalesced"),
+    GpuMapping(promote="reused"),
 )
 #: What stands between a computation and its plan, and before a mapping, in the text that a table keeps.
 _BY_MAPPING = " by mapping "

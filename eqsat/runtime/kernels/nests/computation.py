@@ -18,6 +18,12 @@ Subscript: TypeAlias = "AffineIndex | Expr"
 Role: TypeAlias = Literal["operand", "result", "temporary", "local", "table"]
 #: The operator of a reduction; none where a statement assigns.
 Reduction: TypeAlias = Literal["", "+", "*", "min", "max"]
+#: Operands of these templates that are computed under a condition.
+GUARDED: Mapping[str, tuple[int, ...]] = {
+    "({0} ? {1} : {2})": (1, 2),
+    "({0} && {1})": (1,),
+    "({0} || {1})": (1,),
+}
 #: Values of indices by name: those of loops and of other indices, and numbers.
 Environment: TypeAlias = Mapping[str, AffineIndex]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 from eqsat.errors import UsageError
 from eqsat.runtime.kernels.nests.options import MOST_UNROLLED, Fusion, changed, check_counts, options_of
@@ -15,6 +15,8 @@ MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
 MOST_POINTS = 2**31 - 2**20
 #: The largest size that a launch gives a kernel, and the longest extent that follows: an int holds sums of a few.
 MOST_FREE = 2**29
+#: What has to be true of operands that are read again before they are copied to shared memory.
+Promote = Literal["uncoalesced", "reused"]
 _COUNTS = (
     "threads", "block_rows", "block_columns", "thread_rows", "thread_columns", "reduced_tile", "unroll",
     "reduction_threads", "long_reduction", "few_elements",
@@ -28,8 +30,11 @@ class GpuMapping:
     `is_naive` is one thread with one loop per index, as a person would write it. Otherwise blocks of `threads` threads
     compute an element each. Sums of products have blocks of `block_rows` times `block_columns` threads with
     `thread_rows` times `thread_columns` elements each; with `promote`, operands that these read again are copied to
-    shared memory, `reduced_tile` values of the reduced indices at a time, as long as they fit `shared_bytes` bytes. A
-    block of at most `reduction_threads` threads, a power of two, reduces an element of statements that reduce
+    shared memory, `reduced_tile` values of the reduced indices at a time, as long as they fit `shared_bytes` bytes.
+    Other statements have such blocks, of an element for each thread, where some operand that is read again lies apart
+    for neighbouring threads, or at subscripts that are computed. With "uncoalesced", those operands alone are copied
+    of which neighbouring threads read anything but neighbours, in products too; with "reused", all that are read again.
+    A block of at most `reduction_threads` threads, a power of two, reduces an element of statements that reduce
     `long_reduction` values or more for up to `few_elements` elements. `unroll` rounds of the innermost reduced loop are
     written out, and with `unroll_copies` all rounds of the loops that copy to shared memory. With `read_only_cache`,
     elements of arrays that a kernel never writes are read by `__ldg`; without it, the compiler finds out that they
@@ -43,7 +48,7 @@ class GpuMapping:
     thread_rows: int = 4
     thread_columns: int = 4
     reduced_tile: int = 16
-    promote: bool = True
+    promote: bool | Promote = True
     shared_bytes: int = MOST_SHARED
     unroll: int = 4
     unroll_copies: bool = False
@@ -56,9 +61,11 @@ class GpuMapping:
 
     def __post_init__(self) -> None:
         check_counts(self, _COUNTS)
-        for name in ("promote", "unroll_copies", "read_only_cache", "is_naive"):
+        for name in ("unroll_copies", "read_only_cache", "is_naive"):
             if not isinstance(getattr(self, name), bool):
                 raise _refused(f"{name} = {getattr(self, name)!r}", "True or False")
+        if not isinstance(self.promote, bool) and self.promote not in get_args(Promote):
+            raise _refused(f"promote = {self.promote!r}", ", ".join(["True", "False", *get_args(Promote)]))
         for threads in (self.threads, self.block_rows * self.block_columns, self.reduction_threads):
             if threads > MOST_THREADS:
                 raise _refused(f"a block of {threads} threads", f"at most {MOST_THREADS}")

@@ -93,7 +93,7 @@ def mapped(graph: Graph, number: int) -> KernelProgram:
     return lowered_program(graph, {}, KernelMakers(FunctionKernels(lambda _: MAPPINGS[number])))
 
 
-@pytest.mark.parametrize("number", [0, 2, 5, 6, 9])
+@pytest.mark.parametrize("number", [0, 2, 5, 6, 9, 11])
 def test_every_program_of_the_corpus_is_launches_of_one_program(number: int) -> None:
     """Reductions, windows, index arrays, several statements with temporaries, parameters that are updated."""
     graph, inputs, cases = corpus_graph((*RIGHT, *TILED))

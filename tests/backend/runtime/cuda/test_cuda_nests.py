@@ -23,7 +23,7 @@ from eqsat.testing.cuda.emulator import build
 from tests.support.comprehensions.comprehension_cases import Right, below, drawn, right
 from tests.support.comprehensions.comprehension_corpus import RIGHT
 from tests.support.comprehensions.emulated_corpus import MappedProgram, emulated
-from tests.support.comprehensions.programs_tiled import COMPUTED_ROWS, GROUPED, MATMUL, READ_BACK, ROWS, TILED
+from tests.support.comprehensions.programs_tiled import GROUPED, MATMUL, ROWS, TILED
 
 #: Options that lead to different kernels of the same programs.
 MAPPINGS: dict[str, Any] = {
@@ -128,11 +128,6 @@ def test_the_tile_of_a_window_is_the_box_that_its_block_reads() -> None:
     """16 columns that 3 taps move along, and 3 rows of taps."""
     sizes = {"block_columns": 16, "thread_columns": 1, "block_rows": 4, "thread_rows": 1, "reduced_tile": 9}
     assert shared_arrays(GROUPED, **sizes) == ["float W1_1[36]", "float I_0[54]"]
-
-
-def test_what_a_kernel_writes_or_finds_by_computed_subscripts_is_not_promoted() -> None:
-    assert [one.split("_")[0] for one in shared_arrays(READ_BACK)] == ["float A", "float B"]
-    assert shared_arrays(COMPUTED_ROWS) == []
 
 
 def failing(source: str, *arguments: Any) -> Right:

@@ -51,6 +51,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"shared_bytes": -1}, "shared_bytes = -1"),
     ({"unroll": 257}, "4 rows of 4 elements, unrolled 257 times"),
     ({"promote": "no"}, "promote = 'no'"),
+    ({"promote": 1.0}, "promote = 1.0"),
     ({"unroll_copies": 1}, "unroll_copies = 1"),
     ({"read_only_cache": None}, "read_only_cache = None"),
     ({"fusion": "all"}, "fusion = 'all'"),
@@ -71,6 +72,8 @@ def test_every_option_changes_the_text_and_comes_back() -> None:
     for name, value in OTHER.items():
         assert text(**{name: value}) != plain, name
         assert GpuMapping.of({name: value}).to_dict() == {name: value}
+    for promote in ("uncoalesced", "reused"):
+        assert GpuMapping.of({"promote": promote}).to_dict() == {"promote": promote}
     assert GpuMapping.of(json.loads(json.dumps(OTHER))).to_dict() == OTHER and GpuMapping().to_dict() == {}
     assert GpuMapping.of("naive") == GpuMapping.naive() and GpuMapping.of("default") == GpuMapping()
     assert GpuMapping.of({"unroll": 256}).unroll == 256

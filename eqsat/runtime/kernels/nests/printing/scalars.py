@@ -10,6 +10,7 @@ from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, IndexVari
 from eqsat.runtime.kernels.expressions.coordinates import offset as flat_offset
 from eqsat.runtime.kernels.expressions.expression import C_TYPES, NARROW, Expr
 from eqsat.runtime.kernels.nests.computation import (
+    GUARDED,
     Coordinate,
     ElementRead,
     Environment,
@@ -22,12 +23,6 @@ from eqsat.runtime.kernels.nests.printing.dialects import Dialect
 from eqsat.runtime.kernels.nests.printing.lines import Lines, is_simple
 from eqsat.runtime.kernels.writer import bare
 
-#: Operands of these templates that are computed under a condition.
-_GUARDED: Mapping[str, tuple[int, ...]] = {
-    "({0} ? {1} : {2})": (1, 2),
-    "({0} && {1})": (1,),
-    "({0} || {1})": (1,),
-}
 _PLACE = re.compile(r"\{(\d+)\}")
 
 
@@ -84,7 +79,7 @@ class ScalarPrinter:
             return f"{cast}({text})" if not text.isdigit() else f"{cast}{text}"
         if not value.operands:
             return value.template
-        late = _GUARDED.get(value.template, ())
+        late = GUARDED.get(value.template, ())
         texts = [
             self._scalar(operand, guarded or (place in late and is_risky(operand)), uses)
             for place, operand in enumerate(value.operands)
@@ -189,7 +184,7 @@ def _count(value: Expr, uses: dict[int, int], seen: set[int]) -> None:
     seen.add(id(value))
     if isinstance(value, ElementRead):
         return
-    late = _GUARDED.get(value.template, ())
+    late = GUARDED.get(value.template, ())
     for place, operand in enumerate(value.operands):
         if not (place in late and is_risky(operand)):
             _count(operand, uses, seen)

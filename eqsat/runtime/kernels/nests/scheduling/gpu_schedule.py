@@ -17,8 +17,9 @@ from eqsat.runtime.kernels.nests.scheduling.gpu_elements import (
     thread_kernel,
     work_of,
 )
-from eqsat.runtime.kernels.nests.scheduling.gpu_products import ProductSchedule, product_axes
+from eqsat.runtime.kernels.nests.scheduling.gpu_products import product_axes, product_kernel
 from eqsat.runtime.kernels.nests.scheduling.plain import without_empty
+from eqsat.runtime.kernels.nests.scheduling.promotion.nests import tiled_kernel
 from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
 from eqsat.runtime.kernels.nests.scheduling.strides import stride
 from eqsat.runtime.kernels.nests.tree import GpuKernel
@@ -74,10 +75,11 @@ def _alone(chain: StatementChain, computation: Computation, options: GpuMapping)
     if is_long and elements <= options.few_elements and not (axes and elements >= terms):
         return block_kernel([chain], [statement.kept], options)
     if axes is not None:
-        return ProductSchedule(chain, computation.buffers, options, *axes).kernel()
+        return product_kernel(chain, computation.buffers, options, *axes)
     if is_long and _is_read_along(chain, computation):
         return block_kernel([chain], [statement.kept], options)
-    return thread_kernel([chain], [statement.kept], options)
+    tiled = tiled_kernel(chain, computation.buffers, options)
+    return tiled if tiled is not None else thread_kernel([chain], [statement.kept], options)
 
 
 def _is_read_along(chain: StatementChain, computation: Computation) -> bool:

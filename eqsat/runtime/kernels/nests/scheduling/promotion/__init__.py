@@ -1,0 +1,1 @@
+"""Elements that the threads of a block read again, copied to shared memory."""
