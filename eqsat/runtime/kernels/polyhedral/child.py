@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from eqsat.errors import EqsatError
 from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.tree import Node
 from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError
@@ -63,6 +64,11 @@ def judge_schedule(
 def judge_tree(computation: Computation, nodes: Sequence[Node], seconds: float = MOST_SECONDS) -> ScheduleJudgement:
     """Judge loops by the statements that they are to compute."""
     return judged(f"{_LEGALITY}:check_tree", (computation, tuple(nodes)), seconds)
+
+
+def judge_mapping(computation: Computation, options: GpuMapping, seconds: float = MOST_SECONDS) -> ScheduleJudgement:
+    """Judge the kernels for a GPU that the scheduler makes of a computation."""
+    return judged(f"{_LEGALITY}:check_mapping", (computation, options), seconds)
 
 
 def judged(analysis: str, arguments: tuple[Any, ...], seconds: float) -> ScheduleJudgement:

@@ -122,6 +122,11 @@ class TreeEvent:
         ]
         return element_map(self.domain, self.at, inside, self.names, buffer, space, self.parameters)
 
+    def in_rounds(self, elements: isl.Map, depth: int) -> isl.Map:
+        """Elements with the rounds of so many outer loops: each round of those around a buffer has one of its own."""
+        around = self.parameters.map(f"{{ {self.at} -> {tuple_text('P', self.dims[:depth])} }}")
+        return around.intersect_domain(self.domain).range_product(elements)
+
     def common_loops(self, other: TreeEvent) -> int:
         """The number of loops around both."""
         count = 0

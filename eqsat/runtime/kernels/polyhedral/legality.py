@@ -9,12 +9,15 @@ from dataclasses import dataclass, replace
 from eqsat.language.comprehension.evaluation import neutral
 from eqsat.runtime.kernels.expressions.expression import number
 from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement
+from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.scheduling.gpu_schedule import gpu_scheduled
 from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
-from eqsat.runtime.kernels.nests.tree import Node
+from eqsat.runtime.kernels.nests.tree import GpuKernel, Node
 from eqsat.runtime.kernels.polyhedral.dependences import Dependences, PolyhedralStatement, ReadAccess, instance_text
 from eqsat.runtime.kernels.polyhedral.events import TreeEvent, events_of
 from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError, UndecidedScheduleError
+from eqsat.runtime.kernels.polyhedral.gpu_events import kernel_events
 from eqsat.runtime.kernels.polyhedral.library import isl
 from eqsat.runtime.kernels.polyhedral.locals import LocalFlows
 from eqsat.runtime.kernels.polyhedral.relations import SizeParameters, only, point_values
@@ -34,7 +37,29 @@ def check_tree(computation: Computation, nodes: Sequence[Node]) -> None:
     IllegalScheduleError for loops that compute something else, UndecidedScheduleError for those whose assignments are
     not understood.
     """
-    _TreeCheck(computation, nodes).run()
+    made = _with_values(computation)
+    _TreeCheck(made, events_of(made, nodes)).run()
+
+
+def check_kernels(computation: Computation, kernels: Sequence[GpuKernel]) -> None:
+    """Prove of kernels that run one after the other what `check_tree` proves of loops; the errors are its own.
+
+    Blocks, and threads between two barriers, run in any order: what one makes and another reads, or overwrites, is a
+    fault. So only such indices are proved to be mapped to them along which statements carry no dependence, or which all
+    threads of a block reduce together. UndecidedScheduleError for kernels whose sizes calls give.
+    """
+    made = _with_values(computation)
+    _TreeCheck(made, kernel_events(made, kernels)).run()
+
+
+def check_mapping(computation: Computation, options: GpuMapping) -> None:
+    """Prove the kernels legal that the scheduler makes of a computation; the errors are those of `check_kernels`."""
+    check_kernels(computation, gpu_scheduled(computation, options))
+
+
+def _with_values(computation: Computation) -> Computation:
+    """A computation whose statements reduce something: others assign the number that their reduction begins with."""
+    return computation.with_statements([_nonempty(one) for one in computation.statements])
 
 
 def _nonempty(one: KernelStatement) -> KernelStatement:
@@ -55,12 +80,12 @@ class ElementAccess:
 
 
 class _TreeCheck:
-    def __init__(self, computation: Computation, nodes: Sequence[Node]) -> None:
-        self.computation = computation.with_statements([_nonempty(one) for one in computation.statements])
+    def __init__(self, computation: Computation, events: Sequence[TreeEvent]) -> None:
+        self.computation = computation
         self.parameters = SizeParameters.of(computation)
         self.dependences = Dependences(self.computation)
         self.statements = self.dependences.statements
-        self.events = [one for one in events_of(self.computation, nodes) if not one.domain.is_empty()]
+        self.events = [one for one in events if not one.domain.is_empty()]
         self.flows = LocalFlows(self.events)
         self.stores: dict[int, list[TracedValue]] = defaultdict(list)
         self.reads: dict[int, list[TracedRead]] = defaultdict(list)

@@ -73,10 +73,11 @@ class LocalFlows:
         """Find the assignment that begins each element that is read."""
         depth, writers = self._locals[space].depth, self._begins[space]
         for place, one in enumerate(self._reads[space]):
-            sink = one.elements.set_tuple_name(isl.dim_type.in_, f"R{place}")
+            sink = one.event.in_rounds(one.elements, depth).set_tuple_name(isl.dim_type.in_, f"R{place}")
             times = [one.event.times(self.depth).set_tuple_name(isl.dim_type.in_, f"R{place}")]
             schedule = union_of([*times, *(writer.times(self.depth) for writer in writers)])
-            made = last_writers(sink, [self._written[writer.number] for writer in writers], schedule)
+            written = [writer.in_rounds(self._written[writer.number], depth) for writer in writers]
+            made = last_writers(sink, written, schedule)
             links = []
             for writer in writers:
                 link = part(made, writer.domain, sink.domain()).reverse()
