@@ -17,25 +17,22 @@ from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.view import View
 
 WIDE = Floats(wide=True)
-#: Operators that no kernel computes: their references run, on CuPy's functions or on the host.
-WITHOUT_KERNEL = frozenset(
-    {
-        "conv_integer",
-        "crop_resize",
-        "dynamic_quantize_linear",
-        "grid_sample",
-        "grouped_attention",
-        "gru",
-        "lp_pool",
-        "lstm",
-        "matmul_integer",
-        "qlinear_conv",
-        "qlinear_matmul",
-        "resize",
-        "resize_nearest",
-        "rnn",
-    }
-)
+#: Operators that no kernel computes but where there is one step: references run, on CuPy's functions or on the host.
+WITHOUT_KERNEL = frozenset({"gru", "lstm", "rnn"})
+#: Operators that no template knows.
+WITHOUT_TEMPLATE = WITHOUT_KERNEL | {
+    "conv_integer",
+    "crop_resize",
+    "dynamic_quantize_linear",
+    "grid_sample",
+    "grouped_attention",
+    "lp_pool",
+    "matmul_integer",
+    "qlinear_conv",
+    "qlinear_matmul",
+    "resize",
+    "resize_nearest",
+}
 _SUMMED = frozenset({"reduce_sum", "reduce_l1", "reduce_sum_square", "cumsum"})
 _CENTRED = frozenset({"layer_norm", "instance_norm", "group_norm", "mvn"})
 _LOGARITHMS = frozenset({"log_softmax", "reduce_log_sum", "reduce_log_sum_exp"})

@@ -1,4 +1,4 @@
-"""Kernels of groups that hold a comprehension, and the mappings that they are measured by."""
+"""Kernels of groups whose computations are mapped to a GPU, and the mappings that they are measured by."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.terms import Attrs, Node, TensorType
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
+from eqsat.runtime.kernels.movement import MOVES, REARRANGED
 from eqsat.runtime.kernels.nests.computation import Computation, reads
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
-from eqsat.runtime.kernels.nests.groups.lowering import lowered_group
+from eqsat.runtime.kernels.nests.groups.lowering import CORES, lowered_group
 from eqsat.runtime.kernels.nests.printing.cuda_printer import FAILED, buffers_of, cuda_kernel
+from eqsat.runtime.kernels.nests.rounds import with_free_rounds
 from eqsat.runtime.kernels.nests.scheduling.gpu_schedule import gpu_scheduled
 from eqsat.runtime.kernels.source import KernelSource
-from eqsat.runtime.kernels.templates.codegen import generate
+from eqsat.runtime.kernels.templates.codegen import TEMPLATES, generate
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.launches import KernelSeries, SeriesKernel
 
@@ -38,6 +40,8 @@ MAPPINGS = (
     GpuMapping(promote="uncoalesced"),
     GpuMapping(promote="reused"),
 )
+#: Operators that no template knows: their statements are mapped to a GPU, as those of comprehensions are.
+LOWERED = frozenset(CORES) - TEMPLATES.keys() - REARRANGED.keys() - MOVES.keys()
 #: What stands between a computation and its plan, and before a mapping, in the text that a table keeps.
 _BY_MAPPING = " by mapping "
 _NOTHING = 'extern "C" __global__ void nothing(void*) {}\n'
@@ -107,7 +111,7 @@ def traffic(
 
 
 class FunctionKernels:
-    """The maker of the kernels of groups: of those with a comprehension by its text, of others by templates.
+    """The maker of the kernels of groups: by templates, or of comprehensions and operators without one by statements.
 
     `choose` names the mapping of a computation, by its signature; `computations` are those made so far.
     """
@@ -118,13 +122,13 @@ class FunctionKernels:
 
     def __call__(self, group: Group) -> KernelSource | KernelSeries | None:
         """The kernels of a group; None where there are none for all of its operators together."""
-        if all(function_of(node.op) is None for node in group.nodes):
+        if all(node.op not in LOWERED and function_of(node.op) is None for node in group.nodes):
             return generate(group)
         try:
-            lowered = lowered_group(group)
-            if lowered.preparations:
-                return None
-            computation = lowered.computation
+            # What is made of constants once in C is made in each run here.
+            lowered = lowered_group(replace(group, constants={}))
+            assert not lowered.preparations
+            computation = with_free_rounds(lowered.computation)
             names = (*computation.operands, *computation.results)
             signature = signature_of(computation)
             mapping = self._choose(signature) or MAPPINGS[0]

@@ -21,7 +21,7 @@ from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES
 from eqsat.runtime.kernels.templates.codegen import TEMPLATES, generate
 from eqsat.runtime.kernels.view import View
-from tests.support.cuda_groups import WITHOUT_KERNEL
+from tests.support.cuda_groups import WITHOUT_TEMPLATE
 from tests.support.kernel_chains import INTEGERS, SHAPES, Case, Chain, check, verify
 
 #: A batch is compiled at once; what fails says which group it was, so that nothing is gained by shrinking.
@@ -294,8 +294,8 @@ def test_a_wrong_kernel_is_found() -> None:
             verify(case, replace(source, code=source.code.replace(right, wrong)))
 
 
-def test_the_operators_without_a_kernel_are_these() -> None:
-    """What is here is run by its reference, on CuPy's own functions."""
+def test_the_operators_without_a_template_are_these() -> None:
+    """What is here is computed by kernels of its statements, or run by its reference, on CuPy's own functions."""
     missing = set()
     for op in OPS:
         found = alone(op, random.Random(op)) if op in NAMES else None
@@ -304,7 +304,7 @@ def test_the_operators_without_a_kernel_are_these() -> None:
         if found is not None:
             assert generate(found.group) is not None, op
     # What operators with kernels do in their place, attention also cuDNN.
-    assert missing == WITHOUT_KERNEL | {"attention", "matmul_packed"}
+    assert missing == WITHOUT_TEMPLATE | {"attention", "matmul_packed"}
 
 
 def test_what_users_declare_has_a_kernel_where_it_is_arithmetic() -> None:

@@ -67,6 +67,7 @@ def test_an_array_module_that_has_numpys_functions_gives_the_same(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_only_what_is_listed_has_no_kernel(name):
+    """Of one step there are kernels, as no step follows another."""
     fallen = 0
     for seed in range(3):
         launch, _ = launch_of(name, seed)
@@ -74,7 +75,7 @@ def test_only_what_is_listed_has_no_kernel(name):
         inputs, outputs = ([v.buffer for v in views] for views in (launch.reads, launch.writes))
         graph = Graph("one", tuple(inputs), dict(zip(outputs, outputs, strict=True)), (launch.work.node,), {}, types)
         fallen += any(isinstance(one.work, Fallback) for one in program_of(graph).launches)
-    assert fallen == (3 if name in WITHOUT_KERNEL else 0)
+    assert fallen > 0 if name in WITHOUT_KERNEL else fallen == 0
 
 
 class Foreign:

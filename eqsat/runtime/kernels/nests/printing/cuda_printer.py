@@ -10,6 +10,7 @@ from importlib.resources import files
 
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.expressions.expression import STORED
+from eqsat.runtime.kernels.expressions.expression import number as literal
 from eqsat.runtime.kernels.nests.computation import Computation, reads, substituted
 from eqsat.runtime.kernels.nests.extents import largest, number_or_sum, sum_of
 from eqsat.runtime.kernels.nests.launches import FreeKernel
@@ -72,12 +73,16 @@ def free_cuda_kernel(
 
 
 def buffers_of(computation: Computation, kernel: GpuKernel) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The buffers that a kernel reads alone, and those that it writes, in the order of the computation."""
+    """The buffers that a kernel reads alone, and those that it writes, in the order of the computation.
+
+    Tables are none of them: their elements are in the text.
+    """
     read, written = set(), set()
     for node in _assignments(kernel.body):
         read |= {one.buffer for one in reads(node.value)}
         written.add(node.target.buffer)
-    alone = tuple(name for name in computation.buffers if name in read - written)
+    tables = {name for name, one in computation.buffers.items() if one.role == "table"}
+    alone = tuple(name for name in computation.buffers if name in read - written - tables)
     return alone, tuple(name for name in computation.buffers if name in written)
 
 
@@ -112,6 +117,7 @@ class _CudaPrinter(NodePrinter, MappingPrinter):
             parameters.append("i32* __restrict__ failed_")
             lines = ["  bool failed = false;", *lines, "  if (failed) *failed_ = 1;"]
             heads.append(_text("checks.cuh"))
+        heads += self._tables(lines)
         parameters += [f"const int {name}" for name in computation.sizes]
         columns, rows = kernel.threads
         entry = f"{computation.name}_{number}"
@@ -119,6 +125,13 @@ class _CudaPrinter(NodePrinter, MappingPrinter):
         head = f'extern "C" __global__ void __launch_bounds__({columns * rows}) {entry}(\n    {joined}) {{'
         code = "\n".join([*heads, head, *lines, "}", ""])
         return KernelSource(entry, code, tuple(names), (blocks, 1, 1), (columns, rows, 1), comment=computation.name)
+
+    def _tables(self, lines: Sequence[str]) -> Iterator[str]:
+        """Define the buffers whose elements are known, as far as lines read them."""
+        for one in self.computation.buffers.values():
+            if one.role == "table" and any(re.search(rf"\b{one.name}\b", line) for line in lines):
+                texts = ", ".join(literal(element, one.dtype).template for element in one.elements)
+                yield f"static __device__ const {STORED[one.dtype]} {one.name}[{one.count}] = {{{texts}}};\n"
 
     def node(self, node: Node) -> None:
         """Write a statement."""
