@@ -81,11 +81,14 @@ class _Rounds:
         before any reads it, at the same places in each round.
         """
         buffer = self.computation.buffers[name]
-        if buffer.role != "temporary" or any(one.target == name or _reads(one, name) for one in self.after):
+        outside = [one for one in self.statements if one.around != self.loop]
+        if buffer.role != "temporary" or any(_reads(one, name) for one in outside):
+            return False
+        if any(one.target == name for one in self.after):
             return False
         touching = [one for one in self.inside if one.target == name or _reads(one, name)]
         first, *_ = touching
-        if first.target == name and not _reads(first, name) and _count(first) == buffer.count:
+        if first.target == name and not _reads(first, name) and _written(first) == buffer.count:
             return True
         is_read = [_reads(one, name) for one in touching]
         return not any(is_read[: 1 + max(place for place, one in enumerate(touching) if one.target == name)])
@@ -135,9 +138,10 @@ def _reads(one: KernelStatement, name: str) -> bool:
     return any(read.buffer == name for read in reads(one.value)) or (one.target == name and not one.is_fresh)
 
 
-def _count(one: KernelStatement) -> int:
-    """The number of elements that a statement writes."""
+def _written(one: KernelStatement) -> int:
+    """The number of elements that a statement writes; 0 where an index does not tell them apart."""
+    told = {name for index in one.place if isinstance(index, AffineIndex) for name in names_of(index)}
     total = 1
     for axis in one.kept:
-        total *= fixed(axis.extent)
+        total *= fixed(axis.extent) if axis.name in told or axis.extent == 1 else 0
     return total
