@@ -73,6 +73,18 @@ def rounds(extent: Extent, together: int) -> Extent:
     return number_or_sum((extent + (together - 1)) // together)
 
 
+def tiles_of(extent: Extent, rows: int) -> list[tuple[Extent, int, AffineIndex]]:
+    """Rows by tiles: so many tiles, of so many rows, from a row on. What is left of a free extent is taken singly."""
+    if isinstance(extent, AffineIndex):
+        whole = extent // rows
+        rest = [(extent % rows, 1, whole * rows)] if rows > 1 else []
+        return [(whole, rows, AffineIndex(())), *rest]
+    rows = min(rows, extent)
+    count, left = divmod(extent, rows)
+    parts = [(count, rows, 0), (1, left, count * rows)]
+    return [(times, size, sum_of(start)) for times, size, start in parts if times and size]
+
+
 def fixed(extent: Extent) -> int:
     """The number that an extent is; UnsupportedError for one that sizes of a call decide."""
     if isinstance(extent, AffineIndex):

@@ -9,6 +9,10 @@ from typing import Any, ClassVar, Literal, Protocol, Self, TypeVar, get_args
 from eqsat.errors import UsageError, nearest
 
 Fusion = Literal["min", "max", "preserve3"]
+#: Who decides which statements share loops, and in what order these run.
+Scheduler = Literal["own", "isl"]
+#: Pairs of elements that a caller's constraints are of, by what isl is to do with them.
+ConstraintKind = Literal["validity", "coincidence", "proximity"]
 #: Libraries with BLAS: the one that SciPy exports, and oneMKL.
 Blas = Literal["scipy", "mkl"]
 #: The most copies of a statement that unrolling makes.
@@ -30,7 +34,13 @@ class MappingOptions:
     is not 0. `fusion` says which statements share loops: none with "min", all that may with "max", and with
     "preserve3" those that keep three parallel indices, or all that they have; groups that share rows take
     `fused_rows` at a time. With `clusters`, of the names of targets, statements share loops with those of their cluster
-    alone. `library` leaves products of matrices to a library with BLAS, "scipy" or "mkl"; True
+    alone. `scheduler` "isl" has isl (the extra `poly`) compute what statements share loops, in a process of its own
+    with a limit of time: along indices of their own, shifted, mirrored or skewed, unless `skewing` is False; where it
+    has no answer, the loops are those of "own", with a warning. `constraints` are pairs of elements that isl takes in
+    besides, by kind: the first one of "validity" comes before the second, those of "coincidence" are of one round of
+    loops that have no order, and those of "proximity" are near each other. `S0`, `S1` … are the statements, with the
+    indices of their targets: {"validity": "{ S1[i] -> S0[i] }"}. `library` leaves products of matrices to a library
+    with BLAS, "scipy" or "mkl"; True
     means SciPy's. `threads` share the outermost loop. UsageError for values that mean nothing.
     """
 
@@ -46,6 +56,9 @@ class MappingOptions:
     fusion: Fusion = "max"
     fused_rows: int = 4
     clusters: tuple[tuple[str, ...], ...] = ()
+    scheduler: Scheduler = "own"
+    skewing: bool = True
+    constraints: tuple[tuple[ConstraintKind, str], ...] = ()
     library: bool | Blas = False
     threads: int = 1
     is_naive: bool = False
@@ -59,6 +72,14 @@ class MappingOptions:
                 f"threads = {self.threads}", where="mapping options", expected=f"at most {_MOST_THREADS} threads"
             )
         object.__setattr__(self, "clusters", _clusters(self.clusters))
+        object.__setattr__(self, "constraints", _constraints(self.constraints))
+        if self.scheduler not in get_args(Scheduler):
+            known = ", ".join(get_args(Scheduler))
+            raise UsageError(f"scheduler = {self.scheduler!r}", where="mapping options", expected=known)
+        if not isinstance(self.skewing, bool):
+            raise UsageError(f"skewing = {self.skewing!r}", where="mapping options", expected="True or False")
+        if self.constraints and self.scheduler != "isl":
+            raise UsageError("constraints without isl", where="mapping options", expected='them with scheduler = "isl"')
         if self.vector_bytes not in (16, 32, 64):
             raise UsageError(f"vector_bytes = {self.vector_bytes}", where="mapping options", expected="16, 32 or 64")
         if self.library is True:
@@ -111,6 +132,20 @@ def _clusters(given: Any) -> tuple[tuple[str, ...], ...]:
             f"clusters = {given!r}", where="mapping options", expected="lists of the names of targets, each in one"
         )
     return tuple(tuple(one) for one in given)
+
+
+def _constraints(given: Any) -> tuple[tuple[ConstraintKind, str], ...]:
+    """Constraints by kind, of a mapping or of pairs; UsageError for anything else."""
+    kinds = get_args(ConstraintKind)
+    pairs = list(given.items()) if isinstance(given, Mapping) else given
+    is_nested = isinstance(pairs, Sequence) and all(
+        isinstance(one, Sequence) and len(one) == 2 and one[0] in kinds and isinstance(one[1], str) for one in pairs
+    )
+    if not is_nested or len({one[0] for one in pairs}) < len(pairs):
+        raise UsageError(
+            f"constraints = {given!r}", where="mapping options", expected=f"relations of isl by {', '.join(kinds)}"
+        )
+    return tuple((one[0], one[1]) for one in pairs)
 
 
 class _Options(Protocol):

@@ -156,7 +156,7 @@ class IndexSplit:
 
 @dataclass(frozen=True)
 class Guard:
-    """A body for threads of a GPU whose sums of indices are all below their bounds; no barrier is inside.
+    """A body for rounds, or threads of a GPU, whose sums of indices are all below their bounds; no barrier is inside.
 
     The sums in `least` are no less than theirs.
     """
@@ -290,12 +290,12 @@ class Produced:
 
 
 #: Nodes of kernels of a GPU alone.
-GpuNode: TypeAlias = "Named | PointCount | IndexSplit | Guard | ThreadLoop | Promoted | Barrier | ThreadFold"
+GpuNode: TypeAlias = "Named | PointCount | IndexSplit | ThreadLoop | Promoted | Barrier | ThreadFold"
 #: Nodes of kernels of groups on a GPU alone.
 GroupNode: TypeAlias = (
     "PackedLoop | LaneScan | LaneShift | LastLane | PlacedAssign | Let | ComputedIndex | InlinedValue | Produced"
 )
-Node: TypeAlias = "Loop | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode | GroupNode"
+Node: TypeAlias = "Loop | Guard | Vector | Local | Assign | LaneFold | Prefetch | Gemm | Gemv | GpuNode | GroupNode"
 
 
 @dataclass(frozen=True)

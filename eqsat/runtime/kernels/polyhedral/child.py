@@ -1,11 +1,14 @@
-"""Judgements of schedules in a process of its own, which is ended where it takes too long.
+"""Schedules judged and computed in a process of its own, which is ended where it takes too long.
 
 A problem of a few statements can take isl minutes, and nothing interrupts it from inside. Such a schedule is unknown,
-as is any where isl is not installed, and unknown ones are never legal.
+as is any where isl is not installed, and unknown ones are never legal. A computation that isl finds no schedule for in
+time has none of isl's.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib
 import json
 import pickle
@@ -15,10 +18,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from eqsat.errors import EqsatError
+from eqsat.errors import EqsatError, UsageError
 from eqsat.runtime.kernels.nests.computation import Computation
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
-from eqsat.runtime.kernels.nests.options import MappingOptions
+from eqsat.runtime.kernels.nests.options import ConstraintKind, Fusion, MappingOptions
+from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
+from eqsat.runtime.kernels.nests.scheduling.computed import ComputedPlan
 from eqsat.runtime.kernels.nests.tree import Node
 from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError
 from eqsat.system.extras import missing, require
@@ -28,6 +33,10 @@ Answer = Literal["legal", "illegal", "unknown"]
 #: Seconds after which an analysis is given up.
 MOST_SECONDS = 20.0
 _LEGALITY = "eqsat.runtime.kernels.polyhedral.legality"
+_SCHEDULER = "eqsat.runtime.kernels.polyhedral.scheduler"
+#: Schedules that were computed, by the hash of what was asked for; the oldest are forgotten.
+_computed: dict[bytes, PlanAnswer] = {}
+_MOST_KEPT = 256
 #: The modules are found where the parent finds them.
 _MAIN = """
 import json, sys
@@ -52,6 +61,57 @@ class ScheduleJudgement:
 
     def __bool__(self) -> bool:
         raise TypeError("a judgement is legal, illegal or unknown: ask is_legal")
+
+
+@dataclass(frozen=True)
+class ScheduleRequest:
+    """A question to isl: runs of chains that may share loops, by number, and how they may.
+
+    `constraints` are relations between elements, by kind, as those of MappingOptions.
+    """
+
+    runs: tuple[tuple[int, ...], ...]
+    fusion: Fusion
+    skewing: bool = True
+    constraints: tuple[tuple[ConstraintKind, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class PlanAnswer:
+    """A schedule that isl computed, or the reason why there is none."""
+
+    plan: ComputedPlan | None
+    reason: str = ""
+
+
+def computed_plan(
+    computation: Computation, chains: Sequence[StatementChain], request: ScheduleRequest, seconds: float = MOST_SECONDS
+) -> PlanAnswer:
+    """Have isl compute a schedule for the chains of a computation; UsageError for constraints that none can keep.
+
+    An answer is kept for as long as the process runs, one that time ran out for excepted.
+    """
+    try:
+        require("islpy")
+    except ImportError:
+        return PlanAnswer(None, missing("islpy").what)
+    analysis, arguments = f"{_SCHEDULER}:compute_plan", (computation, tuple(chains), request)
+    key = hashlib.sha256(pickle.dumps(arguments)).digest()
+    if key in _computed:
+        return _computed[key]
+    lines = _answered(analysis, arguments, seconds, True)
+    if isinstance(lines, ScheduleJudgement):
+        return PlanAnswer(None, lines.reason)
+    answer, text, remedy = lines
+    if answer == "refused":
+        raise UsageError(text, where=computation.name, expected="constraints of elements of its statements, that a "
+                         "schedule can keep beside their dependences", remedy=remedy)  # fmt: skip
+    made = pickle.loads(base64.b64decode(text)) if answer == "made" else None
+    found = PlanAnswer(made, "" if answer == "made" else text)
+    while len(_computed) >= _MOST_KEPT:
+        _computed.pop(next(iter(_computed)), None)
+    _computed[key] = found
+    return found
 
 
 def judge_schedule(
@@ -80,11 +140,17 @@ def judged(analysis: str, arguments: tuple[Any, ...], seconds: float) -> Schedul
         require("islpy")
     except ImportError:
         return _without_islpy()
+    made = _answered(analysis, arguments, seconds, False)
+    return made if isinstance(made, ScheduleJudgement) else ScheduleJudgement(*made)
+
+
+def _answered(analysis: str, arguments: tuple[Any, ...], seconds: float, is_value: bool) -> Any:
+    """The three parts of the answer of another process; an unknown judgement where it gives none."""
     command = [sys.executable, "-c", _MAIN, json.dumps(sys.path)]
     try:
         done = subprocess.run(
             command,
-            input=pickle.dumps((analysis, arguments)),
+            input=pickle.dumps((analysis, arguments, is_value)),
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             timeout=seconds,
@@ -96,14 +162,31 @@ def judged(analysis: str, arguments: tuple[Any, ...], seconds: float) -> Schedul
     lines = done.stdout.splitlines()
     if done.returncode or not lines:
         return ScheduleJudgement("unknown", f"the analysis ended with status {done.returncode}")
-    return ScheduleJudgement(*json.loads(lines[-1]))
+    return json.loads(lines[-1])
 
 
 def answer_request() -> None:
-    """Run the analysis on standard input, and write its judgement to standard output."""
-    analysis, arguments = pickle.load(sys.stdin.buffer)
+    """Run the analysis on standard input, and write its judgement, or what it computed, to standard output."""
+    analysis, arguments, is_value = pickle.load(sys.stdin.buffer)
+    if is_value:
+        print(json.dumps(_value(analysis, arguments)))
+        return
     made = _judgement(analysis, arguments)
     print(json.dumps([made.answer, made.reason, made.remedy]))
+
+
+def _value(analysis: str, arguments: tuple[Any, ...]) -> tuple[str, str, str]:
+    """The result of an analysis, or why there is none."""
+    module, _, name = analysis.partition(":")
+    try:
+        made = getattr(importlib.import_module(module), name)(*arguments)
+    except UsageError as error:
+        return "refused", error.what, error.remedy
+    except EqsatError as error:
+        return "none", str(error), error.remedy
+    except Exception as error:  # noqa: BLE001 - whatever ends an analysis, there is no schedule
+        return "none", f"{type(error).__name__}: {error}", ""
+    return "made", base64.b64encode(pickle.dumps(made)).decode(), ""
 
 
 def _judgement(analysis: str, arguments: tuple[Any, ...]) -> ScheduleJudgement:

@@ -17,7 +17,7 @@ from eqsat.runtime.kernels.nests.computation import (
     substituted,
 )
 from eqsat.runtime.kernels.nests.extents import Extent, fixed, sum_of
-from eqsat.runtime.kernels.nests.tree import Assign, Gemm, Gemv, LaneFold, Local, Loop, Node, Vector
+from eqsat.runtime.kernels.nests.tree import Assign, Gemm, Gemv, Guard, LaneFold, Local, Loop, Node, Vector
 from eqsat.runtime.kernels.polyhedral.dependences import memory_space
 from eqsat.runtime.kernels.polyhedral.faults import UndecidedScheduleError
 from eqsat.runtime.kernels.polyhedral.library import isl
@@ -58,6 +58,8 @@ class TreeEvent:
     locals: Mapping[str, LocalBuffer]
     buffers: Mapping[str, KernelBuffer]
     parameters: SizeParameters
+    #: The conditions around it, in its dimensions.
+    conditions: tuple[str, ...] = ()
 
     @cached_property
     def space(self) -> str:
@@ -82,7 +84,7 @@ class TreeEvent:
     @cached_property
     def domain(self) -> isl.Set:
         """The instances."""
-        conditions = [loop.condition for loop in self.loops if loop.condition]
+        conditions = [*(loop.condition for loop in self.loops if loop.condition), *self.conditions]
         text = " and ".join([box(self.dims, [loop.extent for loop in self.loops], self.parameters), *conditions])
         return self.parameters.set(f"{{ {self.at} : {text} }}")
 
@@ -169,6 +171,7 @@ class _TreeWalk:
         self.parameters = SizeParameters.of(computation)
         self.events: list[TreeEvent] = []
         self._count = 0
+        self._conditions: tuple[str, ...] = ()
 
     def body(
         self,
@@ -186,6 +189,12 @@ class _TreeWalk:
                 case Loop():
                     loop = EventLoop(node.variable, node.extent, node.kind == "parallel")
                     self.body(node.body, (*loops, loop), (*places, place), inside)
+                case Guard():
+                    outside = self._conditions
+                    self._conditions = (*outside, *self._limits(node, loops))
+                    # A block of its own: a loop of one round, so that what is declared in it is.
+                    self.body(node.body, (*loops, EventLoop(f"guard {len(loops)}", 1)), (*places, place), inside)
+                    self._conditions = outside
                 case Vector():
                     for one in node.body:
                         place += 1
@@ -206,9 +215,20 @@ class _TreeWalk:
     ) -> None:
         event = TreeEvent(
             len(self.events), loops, places, node.target, node.value, node.reduction, node.environment, known,
-            self.buffers, self.parameters,
+            self.buffers, self.parameters, self._conditions,
         )  # fmt: skip
         self.events.append(event)
+
+    def _names(self, loops: Sequence[EventLoop]) -> dict[str, str]:
+        """The dimensions of the variables around a node."""
+        return {**self.parameters.names, **{loop.variable: f"t{place}" for place, loop in enumerate(loops)}}
+
+    def _limits(self, node: Guard, loops: Sequence[EventLoop]) -> list[str]:
+        """The conditions of a guard."""
+        names = self._names(loops)
+        least = [f"{index_text(index, names)} >= {bound}" for index, bound in node.least]
+        below = [f"{index_text(index, names)} < {index_text(sum_of(bound), names)}" for index, bound in node.below]
+        return [*least, *below]
 
     def _lanes(
         self,
@@ -219,7 +239,7 @@ class _TreeWalk:
         known: Mapping[str, LocalBuffer],
     ) -> None:
         """Add an assignment in a vector as one in a loop over lanes, whose rounds run at once."""
-        names = {**self.parameters.names, **{loop.variable: f"t{place}" for place, loop in enumerate(loops)}}
+        names = self._names(loops)
         limit = index_text(sum_of(node.limit), names)
         condition = f"{index_text(node.first, names)} + t{len(loops)} < {limit}"
         lane = EventLoop(node.variable, node.lanes, True, condition)

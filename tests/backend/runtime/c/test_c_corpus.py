@@ -24,6 +24,9 @@ WAYS: dict[str, Any] = {
     },
     "nothing shared or packed": {"fusion": "min", "rows": 1, "vectors": 1, "vector_bytes": 64, "pack": False},
     "two threads": {"fusion": "preserve3", "threads": 2, "rows": 2},
+    "max by isl": {"scheduler": "isl", "fused_rows": 2},
+    "min by isl": {"scheduler": "isl", "fusion": "min"},
+    "preserve3 by isl": {"scheduler": "isl", "fusion": "preserve3", "threads": 2, "skewing": False},
 }  # fmt: skip
 SANITIZED = ("-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 

@@ -323,9 +323,10 @@ def test_every_option_changes_the_text_and_no_result() -> None:
     others = {
         "rows": 3, "vectors": 1, "vector_axis": 2, "vector_bytes": 16, "is_column_major": False, "unroll": 4,
         "pack": False, "pack_near": True, "prefetch": 512, "fusion": "min", "fused_rows": 8, "library": True,
-        "threads": 2, "is_naive": True, "clusters": [["C"]],
+        "threads": 2, "is_naive": True, "clusters": [["C"]], "scheduler": "isl",
     }  # fmt: skip
-    assert others.keys() == {field.name for field in dataclasses.fields(MappingOptions)}
+    for_isl = {"skewing", "constraints"}  # tested beside schedules by isl
+    assert others.keys() | for_isl == {field.name for field in dataclasses.fields(MappingOptions)}
 
     def texts(**options: Any) -> list[str]:
         first = [code(one, *arguments, **options) for one in (source, PRODUCT)]
@@ -345,6 +346,7 @@ def test_options_go_to_json_and_back() -> None:
         {"rows": 6, "fusion": "min"},
         {"is_naive": True, "vector_bytes": 64},
         {"library": "mkl"},
+        {"scheduler": "isl", "skewing": False, "constraints": {"validity": "{ S0[i] -> S1[i] }"}},
         clustered,
     ):
         options = MappingOptions.of(given)

@@ -20,7 +20,7 @@ from eqsat.runtime.kernels.nests.printing.dialects import GnuC
 from eqsat.runtime.kernels.nests.printing.nodes import REDUCED, NodePrinter, updated
 from eqsat.runtime.kernels.nests.printing.vector_types import definitions, narrow_definitions
 from eqsat.runtime.kernels.nests.printing.vectors import VectorPrinter, VectorTypes
-from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, LaneFold, Local, Loop, Node, Prefetch, Vector
+from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, Guard, LaneFold, Local, Loop, Node, Prefetch, Vector
 from eqsat.runtime.kernels.writer import bare
 
 #: Bytes at whose multiples buffers of the workspace begin.
@@ -179,6 +179,11 @@ class _CPrinter(NodePrinter):
                 self._gemm(node)
             case Gemv():
                 self._gemv(node)
+            case Guard():
+                texts = [f"{self.scalars.index_text(place)} >= {least}" for place, least in node.least]
+                texts += [f"{self.scalars.index_text(place)} < {self.extent(bound)}" for place, bound in node.below]
+                with self.lines.block(f"if ({' && '.join(texts)})"):
+                    self.nodes(node.body)
             case Local(is_register=False, is_shared=False):
                 aligned = f"__attribute__((aligned({ALIGNMENT})))"
                 self.lines.add(f"{STORED[node.buffer.dtype]} {self.array(node)}[{node.buffer.count}] {aligned};")

@@ -46,13 +46,8 @@ def groups(computation: Computation, fusion: Fusion, clusters: Sequence[Sequence
     loops is right where every element that one statement makes and another reads, or the other way round, has the same
     values of the shared indices in both.
     """
-    cluster_of = {name: number for number, names in enumerate(clusters) for name in names}
-    _check(cluster_of, computation)
-
-    def are_apart(a: KernelStatement, b: KernelStatement) -> bool:
-        return bool(clusters) and (a.target not in cluster_of or cluster_of[a.target] != cluster_of.get(b.target))
-
-    chains = _chains(computation, fusion, are_apart)
+    are_apart = apart_in(computation, clusters)
+    chains = chains_of(computation, fusion, are_apart)
     made: list[SharedLoops] = []
     for chain in chains:
         beside = made and fusion != "min" and made[-1].around == chain.first.around and _reads(chain, made[-1])
@@ -63,6 +58,19 @@ def groups(computation: Computation, fusion: Fusion, clusters: Sequence[Sequence
         else:
             made.append(SharedLoops((chain,), 0))
     return made
+
+
+def apart_in(
+    computation: Computation, clusters: Sequence[Sequence[str]]
+) -> Callable[[KernelStatement, KernelStatement], bool]:
+    """A function that tells whether clusters of targets keep statements from sharing loops; UsageError for others."""
+    cluster_of = {name: number for number, names in enumerate(clusters) for name in names}
+    _check(cluster_of, computation)
+
+    def are_apart(a: KernelStatement, b: KernelStatement) -> bool:
+        return bool(clusters) and (a.target not in cluster_of or cluster_of[a.target] != cluster_of.get(b.target))
+
+    return are_apart
 
 
 def _check(names: Iterable[str], computation: Computation) -> None:
@@ -83,9 +91,10 @@ def _reads(chain: StatementChain, group: SharedLoops) -> bool:
     return any(read.buffer in written for s in (chain.first, *chain.following) for read in _all(s))
 
 
-def _chains(
+def chains_of(
     computation: Computation, fusion: Fusion, are_apart: Callable[[KernelStatement, KernelStatement], bool]
 ) -> list[StatementChain]:
+    """The statements of a computation in chains, in their order; each alone with "min"."""
     lists: list[list[KernelStatement]] = []
     for statement in computation.statements:
         may_follow = lists and fusion != "min" and not are_apart(lists[-1][0], statement)

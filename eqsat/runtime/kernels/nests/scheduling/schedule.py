@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
@@ -9,15 +10,17 @@ from itertools import groupby
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex
 from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement
-from eqsat.runtime.kernels.nests.extents import Extent, is_several, largest, sum_of
+from eqsat.runtime.kernels.nests.extents import is_several, largest, tiles_of
 from eqsat.runtime.kernels.nests.options import MappingOptions
 from eqsat.runtime.kernels.nests.printing.vectors import has_vectors
 from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
-from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, groups, shared_axes
+from eqsat.runtime.kernels.nests.scheduling.computed import computed_nodes
+from eqsat.runtime.kernels.nests.scheduling.fusion import SharedLoops, apart_in, chains_of, groups, shared_axes
 from eqsat.runtime.kernels.nests.scheduling.plain import plain, without_empty
 from eqsat.runtime.kernels.nests.scheduling.products import product
 from eqsat.runtime.kernels.nests.scheduling.tiles import Box, TileSchedule
 from eqsat.runtime.kernels.nests.tree import Gemm, Gemv, Loop, Node
+from eqsat.runtime.kernels.polyhedral.child import ScheduleRequest, computed_plan
 
 #: Floats that are stored in 16 bits and computed with as float32.
 _NARROW = (DType.FLOAT16, DType.BFLOAT16)
@@ -29,6 +32,10 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
     """The loops of a computation."""
     statements = [without_empty(one) for one in computation.statements]
     computation = computation.with_statements([one for one in statements if not one.is_empty])
+    if options.scheduler == "isl" and not options.is_naive:
+        by_isl = _by_isl(computation, options)
+        if by_isl is not None:
+            return tuple(_parallel(by_isl, options))
     nodes: list[Node] = []
     made = groups(computation, "min" if options.is_naive else options.fusion, options.clusters)
     for around, together in groupby(made, key=lambda group: group.around):
@@ -39,6 +46,46 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
         # Buffers of one round are those of the next, so that threads share what is inside of rounds.
         nodes += body if around is None else [Loop(around.name, around.extent, tuple(body), is_reduced=True)]
     return tuple(nodes)
+
+
+def _by_isl(computation: Computation, options: MappingOptions) -> list[Node] | None:
+    """Loops that isl chooses for the chains of a computation; None, with a warning, where it chooses none.
+
+    Statements that a caller's constraints order are chains of their own, as are those that BLAS computes.
+    """
+    are_apart = apart_in(computation, options.clusters)
+    chains = chains_of(computation, "min" if options.constraints else options.fusion, are_apart)
+    if len(chains) < 2 and not options.constraints:
+        return None
+    calls = {
+        number
+        for number, chain in enumerate(chains)
+        if options.blas is not None and product(chain.first, computation.buffers) is not None
+    }
+    runs: list[list[int]] = []
+    for number, chain in enumerate(chains):
+        is_joined = runs and not {number, number - 1} & calls and not are_apart(chains[number - 1].first, chain.first)
+        if is_joined:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    request = ScheduleRequest(tuple(map(tuple, runs)), options.fusion, options.skewing, options.constraints)
+    found = computed_plan(computation, chains, request)
+    if found.plan is None:
+        warnings.warn(
+            f"{computation.name}: its loops are those that are scheduled without isl: {found.reason}",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+        return None
+
+    def emit(number: int, box: Box, copies: bool) -> tuple[list[Node], list[Node]]:
+        marks[0] += 1
+        own = options if copies else replace(options, pack=False)
+        return _chain(chains[number], computation, own, box, f"_{marks[0]}")
+
+    marks = [0]
+    return computed_nodes(found.plan, chains, options.fused_rows, emit)
 
 
 def _divided(group: SharedLoops, computation: Computation) -> list[SharedLoops]:
@@ -61,7 +108,7 @@ def _group(group: SharedLoops, computation: Computation, options: MappingOptions
     *outer, last = axes[0]
     before: list[Node] = []
     nodes: list[Node] = []
-    for count, extent, start in _parts(last.extent, options.fused_rows):
+    for count, extent, start in tiles_of(last.extent, options.fused_rows):
         tile = f"{last.name}_r"
         first = AffineIndex.variable(tile, largest(count)) * extent + start
         body: list[Node] = []
@@ -80,18 +127,6 @@ def _group(group: SharedLoops, computation: Computation, options: MappingOptions
     for axis in reversed(outer):
         nodes = [Loop(f"{axis.name}_r", axis.extent, tuple(nodes))]
     return [*before, *_parallel(nodes, options)]
-
-
-def _parts(extent: Extent, rows: int) -> list[tuple[Extent, int, AffineIndex]]:
-    """Rows by tiles: so many tiles, of so many rows, from a row on. What is left of a free extent is taken singly."""
-    if isinstance(extent, AffineIndex):
-        whole = extent // rows
-        rest = [(extent % rows, 1, whole * rows)] if rows > 1 else []
-        return [(whole, rows, AffineIndex(())), *rest]
-    rows = min(rows, extent)
-    count, left = divmod(extent, rows)
-    parts = [(count, rows, 0), (1, left, count * rows)]
-    return [(times, size, sum_of(start)) for times, size, start in parts if times and size]
 
 
 def _chain(
