@@ -7,7 +7,7 @@ from typing import Any
 
 from eqsat.errors import UsageError
 from eqsat.runtime.c.kernel import c_text, computation_of
-from eqsat.runtime.c.tuned import FunctionLike, fastest_options, function_of, opened_at, options_for
+from eqsat.runtime.c.tuned import FunctionLike, fastest_options, function_of, opened_at, options_for, with_clusters
 from eqsat.runtime.cuda.comprehension_kernels import cuda_kernels, free_cuda_kernels
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.options import MappingOptions
@@ -55,6 +55,6 @@ def emit(
     if isinstance(options, GpuMapping) or target == "cuda":
         assert not isinstance(options, MappingOptions)
         make = free_cuda_kernels if computation.sizes else cuda_kernels
-        return "\n".join(kernel.text for kernel in make(computation, GpuMapping.of(options)))
+        return "\n".join(kernel.text for kernel in make(computation, GpuMapping.of(with_clusters(found, options))))
     chosen = fastest_options(found, inferred) if options == "fastest" else options_for(found, options)
     return c_text(computation, chosen).code

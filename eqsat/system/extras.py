@@ -21,13 +21,19 @@ EXTRAS: Mapping[str, tuple[str, str]] = MappingProxyType(
 )
 
 
+def is_installed(package: str) -> bool:
+    """True where a package is here; nothing is imported."""
+    try:
+        return find_spec(package) is not None
+    except ImportError:
+        return False
+    except ValueError:  # of a module that something put in its place
+        return True
+
+
 def require(package: str) -> None:
     """MissingExtraError, with the line that installs it, unless a package of an extra is here; nothing is imported."""
-    try:
-        is_here = find_spec(package) is not None
-    except ValueError:  # of a module that something put in its place
-        is_here = True
-    if not is_here:
+    if not is_installed(package):
         raise missing(package)
 
 

@@ -28,10 +28,11 @@ from eqsat.runtime.tuning.candidate import CandidateError, TuningCandidate
 from eqsat.runtime.tuning.config import TunerConfig
 from eqsat.runtime.tuning.progress import tuning_bar
 from eqsat.runtime.tuning.records import KernelEntry, KernelKey
-from eqsat.runtime.tuning.search import GeneticSearch
+from eqsat.runtime.tuning.search import SearchKind, search_of
 from eqsat.runtime.tuning.space import OptionSpace
 from eqsat.runtime.tuning.store import KernelCache
 from eqsat.runtime.tuning.tuner import Tuned, tune
+from eqsat.system.extras import is_installed
 
 #: A function, a source of one, or the functions of a source with one.
 FunctionLike = TensorFunction | Comprehension | str
@@ -76,12 +77,17 @@ def kept_kernel(function: TensorFunction, text: str) -> ComprehensionKernel:
 MAKERS["kernel"] = kept_kernel
 
 
-def options_for(function: TensorFunction, options: Options) -> MappingOptions:
-    """Options for a function, whose clusters may be a function of its targets; UsageError for others."""
+def with_clusters(function: TensorFunction, options: Any) -> Any:
+    """Options by name whose clusters, where they are a function of a caller's, are asked for the targets."""
     if isinstance(options, Mapping) and callable(options.get("clusters")):
         targets = list(dict.fromkeys(one.statement.target for one in function.scope.statements))
-        options = {**options, "clusters": options["clusters"](targets)}
-    return MappingOptions.of(options)
+        return {**options, "clusters": options["clusters"](targets)}
+    return options
+
+
+def options_for(function: TensorFunction, options: Options) -> MappingOptions:
+    """Options for a function, whose clusters may be a function of its targets; UsageError for others."""
+    return MappingOptions.of(with_clusters(function, options))
 
 
 def autotune(
@@ -93,6 +99,8 @@ def autotune(
     kernel_threads: int | None = None,
     progress: bool = True,
     free: str | Sequence[str] = (),
+    search: SearchKind = "genetic",
+    options: Mapping[str, Any] | None = None,
     **named: Any,
 ) -> Tuned[CompiledFunction]:
     """Search for the fastest options of a function at the shapes of arguments, and keep them for `kernel`.
@@ -100,7 +108,8 @@ def autotune(
     With `free` sizes kernels are those that serve all of their values: measured at the shapes of the arguments, and
     kept for `kernel` with the same free sizes.
 
-    The search is genetic, takes `seconds` seconds at most, and begins with the default options and the fastest known.
+    The search is "genetic" or "random", takes `seconds` seconds at most, and begins with the default options and the
+    fastest known. What `options` state, such as clusters, constraints or no skewing, all candidates have.
     Candidates whose results are not those of the default ones, but for rounding, are dropped. Ctrl-C ends it with the
     best so far. CandidateError where nothing could be measured. `kernel_threads` are those that a kernel may use, all
     cores unless given.
@@ -117,20 +126,22 @@ def autotune(
             raise CandidateError("other results than with the default options")
         return made
 
-    space = space_of(found, opened, given, kernel_threads or available_processors())
+    stated = options_for(found, options or {})
+    fixed = {name: getattr(stated, name) for name in options or {}}
+    space = space_of(found, opened, given, kernel_threads or available_processors(), fixed)
     # One core is left to what is measured.
     compilers = max(available_processors() - 1, 1)
     config = config or TunerConfig(generations=50, population=24, elites=4, threads=compilers)
-    plain = TuningCandidate({name: getattr(MappingOptions(), name) for name in space.options})
+    plain = TuningCandidate({**{name: getattr(MappingOptions(), name) for name in space.options}, **fixed})
     with KernelCache() as cache:
         key = key_of_kernel(found, opened)
-        known = cache.best(key)
-        reference = plain if known is None or not space.allows(known) else known
-        search = GeneticSearch(space, config, start=(plain, reference))
+        known = _within(space, cache.best(key))
+        reference = plain if known is None else known
+        strategy = search_of(search, space, config, (plain, reference))
         with tuning_bar() if progress else nullcontext() as follow:
             result = tune(
                 space,
-                search,
+                strategy,
                 build,
                 lambda one: _seconds(one, tensors),
                 seconds=min(seconds, config.seconds),
@@ -185,8 +196,26 @@ def key_of_kernel(function: TensorFunction, inferred: Inferred) -> KernelKey:
     return KernelKey(function.canonical, " ".join([*shapes, *known]), "c", measured_on())
 
 
-def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str], threads: int) -> OptionSpace:
-    """The options that are searched for a function at shapes."""
+def _within(space: OptionSpace, known: TuningCandidate | None) -> TuningCandidate | None:
+    """The fastest known options as a candidate of a space; None where they are none of it, as those of a caller's."""
+    if known is None:
+        return None
+    plain = MappingOptions()
+    rest = {name: value for name, value in known.items() if name not in space.options}
+    if any(not hasattr(plain, name) or value != getattr(plain, name) for name, value in rest.items()):
+        return None
+    candidate = TuningCandidate({name: known.get(name, getattr(plain, name)) for name in space.options})
+    return candidate if space.allows(candidate) else None
+
+
+def space_of(
+    function: TensorFunction,
+    inferred: Inferred,
+    given: frozenset[str],
+    threads: int,
+    fixed: Mapping[str, Any] | None = None,
+) -> OptionSpace:
+    """The options that are searched for a function at shapes; those that a caller fixes have one value."""
     computation = computation_of(function, inferred, tuple(given))
     most_axes = max((len(one.axes) for one in computation.statements), default=0)
     shares = len(computation.statements) > 1
@@ -204,15 +233,26 @@ def space_of(function: TensorFunction, inferred: Inferred, given: frozenset[str]
         "fused_rows": (4, 1, 2, 8, 16) if shares else (4,),
         "library": (False, *blas_names()),
         "threads": (1, threads) if threads > 1 and toolchain().has_threads else (1,),
+        "scheduler": ("own", "isl") if shares and is_installed("islpy") else ("own",),
+        "skewing": (True, False) if shares and is_installed("islpy") else (True,),
     }
-    return OptionSpace(options, _is_sensible)
+    stated = fixed or {}
+    options |= {name: (value,) for name, value in stated.items()}
+    return OptionSpace(options, lambda candidate: _is_sensible(candidate, stated))
 
 
-def _is_sensible(candidate: TuningCandidate) -> bool:
-    """False for tiles that no registers hold, and for choices that change nothing."""
+def _is_sensible(candidate: TuningCandidate, fixed: Mapping[str, Any]) -> bool:
+    """False for tiles that no registers hold, and for choices that change nothing; a caller's are not judged."""
     rows, vectors = candidate["rows"], candidate["vectors"]
     assert isinstance(rows, int) and isinstance(vectors, int)
-    return rows * vectors <= _MOST_REGISTERS and (candidate["fusion"] != "min" or candidate["fused_rows"] == 4)
+    if rows * vectors > _MOST_REGISTERS and not {"rows", "vectors"} <= fixed.keys():
+        return False
+    is_unused = {
+        "fused_rows": candidate["fusion"] == "min" and candidate["fused_rows"] != MappingOptions.fused_rows,
+        "scheduler": candidate["fusion"] == "min" and candidate["scheduler"] == "isl",
+        "skewing": candidate["scheduler"] == "own" and not candidate["skewing"],
+    }
+    return not any(unused and name not in fixed for name, unused in is_unused.items())
 
 
 def fastest_options(function: TensorFunction, inferred: Inferred) -> MappingOptions:

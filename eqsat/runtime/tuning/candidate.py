@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from eqsat.errors import EqsatError, UsageError
 
 OptionScalar: TypeAlias = bool | int | float | str | None
-OptionValue: TypeAlias = OptionScalar | tuple[OptionScalar, ...]
+OptionValue: TypeAlias = OptionScalar | tuple[OptionScalar | tuple[OptionScalar, ...], ...]
 
 
 class CandidateError(EqsatError):
@@ -20,7 +20,8 @@ class CandidateError(EqsatError):
 class TuningCandidate(Mapping[str, OptionValue]):
     """Values of options by name; equal if the names are the same and the values are the same JSON.
 
-    Values are null, Booleans, finite numbers and strings, or tuples of these; UsageError for others. 1, 1.0 and True
+    Values are null, Booleans, finite numbers and strings, or tuples of these and of tuples of
+    these; UsageError for others. 1, 1.0 and True
     are three values.
 
     >>> candidate = TuningCandidate({"tile": (32, 8), "unroll": 4})
@@ -52,7 +53,7 @@ class TuningCandidate(Mapping[str, OptionValue]):
         """The candidate that a value read from JSON stands for, with lists as tuples; UsageError for other values."""
         if not isinstance(values, dict):
             raise UsageError(f"options of type {type(values).__name__}", expected="a JSON object")
-        return cls({name: tuple(value) if isinstance(value, list) else value for name, value in values.items()})
+        return cls({name: _with_tuples(value) for name, value in values.items()})
 
     def replaced(self, name: str, value: OptionValue) -> TuningCandidate:
         """The same candidate with another value of one option."""
@@ -88,7 +89,7 @@ def value_text(value: OptionValue) -> str:
 
 def check_value(name: str, value: object) -> None:
     """UsageError for a value that an option cannot have."""
-    if not all(map(_is_scalar, value if isinstance(value, tuple) else (value,))):
+    if not _is_value(value):
         raise UsageError(
             f"the value {value!r}",
             where=f"option {name!r}",
@@ -100,6 +101,19 @@ def _check(name: object, value: object) -> None:
     if not isinstance(name, str):
         raise UsageError(f"an option named {name!r}", expected="a string")
     check_value(name, value)
+
+
+def _with_tuples(value: Any, depth: int = 2) -> Any:
+    """A value read from JSON with lists as tuples, those inside of lists included."""
+    if not isinstance(value, list) or not depth:
+        return value
+    return tuple(_with_tuples(one, depth - 1) for one in value)
+
+
+def _is_value(value: object, depth: int = 2) -> bool:
+    if isinstance(value, tuple) and depth:
+        return all(_is_value(one, depth - 1) for one in value)
+    return _is_scalar(value)
 
 
 def _is_scalar(value: object) -> bool:

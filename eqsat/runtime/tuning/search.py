@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from random import Random
-from typing import Protocol
+from typing import Literal, Protocol, get_args
 
-from eqsat.errors import UsageError
+from eqsat.errors import UsageError, nearest
 from eqsat.runtime.tuning.candidate import TuningCandidate
 from eqsat.runtime.tuning.config import PARENTS, TunerConfig
 from eqsat.runtime.tuning.space import OptionSpace
 
+SearchKind = Literal["genetic", "random"]
 #: Children that are bred in place of one that is illegal or was proposed before.
 _BREEDINGS = 32
 
@@ -178,6 +179,16 @@ class GeneticSearch:
     def _crossover(self, parents: list[TuningCandidate]) -> TuningCandidate:
         """A candidate that has each option from one of its parents, all of them alike."""
         return TuningCandidate({name: self._rng.choice(parents)[name] for name in self._space.options})
+
+
+def search_of(
+    kind: SearchKind, space: OptionSpace, config: TunerConfig, start: Iterable[TuningCandidate] = ()
+) -> TuningSearch:
+    """The search of a name; UsageError for another name."""
+    if kind not in get_args(SearchKind):
+        known = get_args(SearchKind)
+        raise UsageError(f"search = {kind!r}", expected=" or ".join(known), remedy=nearest(str(kind), known))
+    return (GeneticSearch if kind == "genetic" else RandomSearch)(space, config, start)
 
 
 def _check_time(seconds: float | None) -> None:

@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 from eqsat.errors import UsageError
-from eqsat.runtime.kernels.nests.options import MOST_UNROLLED, Fusion, changed, check_counts, options_of
+from eqsat.runtime.kernels.nests.options import (
+    MOST_UNROLLED,
+    Fusion,
+    changed,
+    check_counts,
+    clusters_of,
+    options_of,
+)
 
 #: The most threads of a block, and the most bytes of arrays that they share, on every GPU.
 MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
@@ -38,8 +45,8 @@ class GpuMapping:
     `long_reduction` values or more for up to `few_elements` elements. `unroll` rounds of the innermost reduced loop are
     written out, and with `unroll_copies` all rounds of the loops that copy to shared memory. With `read_only_cache`,
     elements of arrays that a kernel never writes are read by `__ldg`; without it, the compiler finds out that they
-    may be. `fusion` says which statements share kernels, as it does for loops of C. UsageError for values outside
-    these bounds.
+    may be. `fusion` and `clusters` say which statements share kernels, as they do for loops of C. UsageError for values
+    outside these bounds.
     """
 
     threads: int = 256
@@ -57,10 +64,12 @@ class GpuMapping:
     long_reduction: int = 128
     few_elements: int = 4096
     fusion: Fusion = "max"
+    clusters: tuple[tuple[str, ...], ...] = ()
     is_naive: bool = False
 
     def __post_init__(self) -> None:
         check_counts(self, _COUNTS)
+        object.__setattr__(self, "clusters", clusters_of(self.clusters))
         for name in ("unroll_copies", "read_only_cache", "is_naive"):
             if not isinstance(getattr(self, name), bool):
                 raise _refused(f"{name} = {getattr(self, name)!r}", "True or False")

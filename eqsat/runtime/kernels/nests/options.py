@@ -71,7 +71,7 @@ class MappingOptions:
             raise UsageError(
                 f"threads = {self.threads}", where="mapping options", expected=f"at most {_MOST_THREADS} threads"
             )
-        object.__setattr__(self, "clusters", _clusters(self.clusters))
+        object.__setattr__(self, "clusters", clusters_of(self.clusters))
         object.__setattr__(self, "constraints", _constraints(self.constraints))
         if self.scheduler not in get_args(Scheduler):
             known = ", ".join(get_args(Scheduler))
@@ -120,7 +120,7 @@ class MappingOptions:
         return changed(self)
 
 
-def _clusters(given: Any) -> tuple[tuple[str, ...], ...]:
+def clusters_of(given: Any) -> tuple[tuple[str, ...], ...]:
     """Clusters of names, of any sequences of them; UsageError for anything else, and for a name in two."""
     is_nested = isinstance(given, Sequence) and all(
         isinstance(one, Sequence) and not isinstance(one, str) and all(isinstance(name, str) for name in one)

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import eqsat
+from eqsat.errors import UsageError
 from eqsat.runtime.c.tuned import key_of_kernel, space_of
 from eqsat.runtime.tuning.config import TunerConfig
 from eqsat.runtime.tuning.store import KernelCache
@@ -82,6 +84,67 @@ def test_a_known_entry_begins_the_search_and_no_slower_one_replaces_it(cache: Pa
     assert best in [one.candidate for one in tuned.history]
     with KernelCache() as store:
         assert store.best(key) == best
+
+
+ROWS = """
+def rows(float(B,D) x) -> (m, e, s) {
+  m(b) max=! x(b,d)
+  e(b,d) = exp(x(b,d) - m(b))
+  s(b) +=! e(b,d)
+}"""
+
+
+def test_all_candidates_have_what_a_caller_states(cache: Path) -> None:
+    x, asked = operands(9, 33)[0], list[list[str]]()
+
+    def cluster(targets: list[str]) -> list[list[str]]:
+        asked.append(targets)
+        return [targets[:2], targets[2:]]
+
+    config = TunerConfig(generations=1, population=4, elites=1)
+    stated = {"clusters": cluster, "scheduler": "isl", "skewing": False, "constraints": {"proximity": "{ }"}, "rows": 7}
+    tuned = eqsat.autotune(ROWS, x, config=config, progress=False, kernel_threads=1, options=stated)
+    assert asked == [["m", "e", "s"]]
+    tried = [one.candidate for one in tuned.history if one.seconds is not None]
+    assert len(tried) >= 3
+    for one in tried:
+        assert one["clusters"] == (("m", "e"), ("s",)) and one["constraints"] == (("proximity", "{ }"),)
+        assert (one["scheduler"], one["skewing"], one["rows"]) == ("isl", False, 7)
+    assert eqsat.emit(ROWS, x, options="fastest") == eqsat.emit(ROWS, x, options=dict(tuned.candidate))
+    # What is kept with a caller's options is no beginning of a search without them, or with others.
+    again = eqsat.autotune(ROWS, x, config=config, progress=False, kernel_threads=1, options={"rows": 2})
+    assert all(one.candidate["rows"] == 2 and "clusters" not in one.candidate for one in again.history)
+    with pytest.raises(UsageError, match="mapping option 'row'"):
+        eqsat.autotune(ROWS, x, config=config, progress=False, options={"row": 2})
+
+
+def test_schedules_by_isl_are_searched_where_statements_may_share_loops(cache: Path) -> None:
+    def space(source: str, *arrays: Any, **fixed: Any) -> Any:
+        functions = eqsat.comprehension(source)
+        function = functions[next(iter(functions))]
+        return space_of(function, function.bind(arrays, {})[0], frozenset(), 1, fixed)
+
+    a, b = operands()
+    several = space(ROWS, a)
+    assert (several.options["scheduler"], several.options["skewing"]) == (("own", "isl"), (True, False))
+    assert not any(one["skewing"] is False for one in islice(several.candidates(), 2000) if one["scheduler"] == "own")
+    assert space(PRODUCT, a, b).options["scheduler"] == ("own",)
+    assert space(ROWS, a, skewing=False).options["skewing"] == (False,)
+
+
+def test_the_search_is_genetic_or_random(cache: Path) -> None:
+    a, b = operands()
+    config = TunerConfig(generations=2, population=4, elites=1)
+
+    def tried(search: Any) -> list[Any]:
+        tuned = eqsat.autotune(PRODUCT, a, b, config=config, progress=False, kernel_threads=1, search=search)
+        assert tuned.seconds <= tuned.reference_seconds
+        return [one.candidate for one in tuned.history]
+
+    assert len(set(tried("random"))) == 8  # no generation has elites
+    assert len(set(tried("genetic"))) <= 8
+    with pytest.raises(UsageError, match=r"search = 'hill'\n  expected genetic or random"):
+        tried("hill")
 
 
 def test_options_of_another_version_are_passed_over(cache: Path) -> None:

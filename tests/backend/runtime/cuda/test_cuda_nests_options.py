@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import eqsat
 from eqsat.errors import UsageError
 from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
@@ -67,7 +68,7 @@ def text(**options: Any) -> str:
 
 
 def test_every_option_changes_the_text_and_comes_back() -> None:
-    assert OTHER.keys() == {one.name for one in fields(GpuMapping)}
+    assert OTHER.keys() | {"clusters"} == {one.name for one in fields(GpuMapping)}  # which programs have in common
     plain = text()
     for name, value in OTHER.items():
         assert text(**{name: value}) != plain, name
@@ -114,6 +115,27 @@ def test_programs_compute_the_same_with_copies_unrolled_and_reads_cached(options
     for one in emulated((*TILED, *NARROW), GpuMapping.of(options)):
         one.check(0)
         one.check(1, descending=True)
+
+
+def test_a_caller_says_which_statements_may_share_kernels() -> None:
+    source = """
+    def rows(float(B,D) x) -> (m, e, s) {
+      m(b) max=! x(b,d)
+      e(b,d) = exp(x(b,d) - m(b))
+      s(b) +=! e(b,d)
+    }"""
+    x = np.zeros((6, 40), np.float32)
+
+    def count(**options: Any) -> int:
+        return eqsat.emit(source, x, target="cuda", options=options).count("__global__")
+
+    assert (count(), count(fusion="min")) == (1, 3)
+    assert count(clusters=[["m", "e"], ["s"]]) == count(clusters=lambda targets: [targets[:2], targets[2:]]) == 2
+    assert GpuMapping.of({"clusters": [["m", "e"]]}).to_dict() == {"clusters": (("m", "e"),)}
+    with pytest.raises(UsageError, match="clusters with 'q'"):
+        count(clusters=[["q"]])
+    with pytest.raises(UsageError, match="clusters = 'me'"):
+        GpuMapping(clusters="me")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("options", "fault"), REFUSED, ids=[fault for _, fault in REFUSED])

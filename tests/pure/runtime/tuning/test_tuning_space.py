@@ -31,13 +31,13 @@ def test_a_candidate_is_not_changed_by_the_mapping_it_was_made_from():
         candidate["a"] = 2
 
 
-@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {"b": 1}, ((1,),), b"a", object()])
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), [1], {"b": 1}, (((1,),),), b"a", object()])
 def test_a_value_that_is_no_scalar_of_json_is_refused(value):
     with pytest.raises(UsageError, match="option 'a'"):
         TuningCandidate({"a": value})
 
 
-@pytest.mark.parametrize("text", ["", "[1]", "1", '{"a": NaN}', '{"a": {}}', '{"a": [[1]]}', "[" * 100_000])
+@pytest.mark.parametrize("text", ["", "[1]", "1", '{"a": NaN}', '{"a": {}}', '{"a": [[[1]]]}', "[" * 100_000])
 def test_a_text_that_states_no_options_is_refused(text):
     with pytest.raises(UsageError):
         TuningCandidate.from_text(text)

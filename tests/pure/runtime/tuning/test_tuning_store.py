@@ -133,7 +133,7 @@ LINE = {**vars(KEY), "options": {"tile": [1]}, "seconds": 1e-9, "payload": ""}
         json.dumps({**LINE, "seconds": float("nan")}),
         json.dumps({**LINE, "seconds": "1"}),
         json.dumps({**LINE, "seconds": 10**400}),
-        json.dumps({**LINE, "options": {"tile": [[1]]}}),
+        json.dumps({**LINE, "options": {"tile": [[[1]]]}}),
         json.dumps({**LINE, "options": []}),
         json.dumps({**LINE, "payload": None}),
         json.dumps({**LINE, "text": "\ud800"}),

@@ -47,7 +47,7 @@ def _scheduled(computation: Computation, options: GpuMapping) -> list[GpuKernel]
     statements = [without_empty(one) for one in computation.statements]
     computation = computation.with_statements([one for one in statements if not one.is_empty])
     kernels: list[GpuKernel] = []
-    for group in groups(computation, options.fusion):
+    for group in groups(computation, options.fusion, options.clusters):
         kernels += _kernels(group, computation, options)
     return kernels
 
