@@ -40,6 +40,9 @@ class HostSubject:
         self.program, self.inputs, self.plans = program_of(given), inputs, ()
         self.weight_bytes = sum(b.nbytes for b in self.program.buffers.values() if b.role == "weight")
 
+    def further(self, times):
+        return ()
+
     def graph(self, plan, copies, weights):
         program = repeated(self.program, 2, min(2, weights))
         machine = HostMachine(program, arrange(program))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -51,6 +51,9 @@ class Subject(Protocol):
     def plans(self) -> Sequence[str]:
         """The ways to run it."""
 
+    def further(self, times: Mapping[str, float]) -> Sequence[str]:
+        """More ways to run it, for the seconds of all that ran so far; none where all were named, or enough tried."""
+
     def graph(self, plan: str, copies: int, weights: int) -> Replay:
         """`copies` of the kernel one after the other, which take turns on so many sets of constants.
 
@@ -76,8 +79,8 @@ def measure(subject: Subject, stopwatch: Stopwatch, *, seed: int = 0, replays: i
     Graphs of K and of 2K copies are replayed in turn; the time is (T(2K) - T(K)) / K, in each round, which is free of
     the fixed cost of a replay. Cold, copies take turns on so many constants that COLD_TIMES the second-level cache lies
     between two readings of one, or each has its own, and before each replay the cache is swept; hot, all share theirs.
-    The plans are screened first, then the fastest are timed in turn, in an order drawn anew each round, so that drift
-    meets all alike. CostError where no plan runs.
+    The plans are screened first, and those that the subject goes on to by their times; then the fastest are timed in
+    turn, in an order drawn anew each round, so that drift meets all alike. CostError where no plan runs.
     """
     if replays < REPLAYS:
         raise CostError(f"replays = {replays}", expected=f"{REPLAYS} or more")
@@ -174,12 +177,24 @@ def _screened(
     subject: Subject, stopwatch: Stopwatch, plans: Sequence[str], copies: int, rng: np.random.Generator
 ) -> tuple[str, ...]:
     """The fastest plans, cold; those that fail are left out."""
+    rough = _roughly(subject, stopwatch, plans, copies, rng)
+    while more := [plan for plan in subject.further(rough) if plan not in rough]:
+        with suppress(CostError):  # of a generation that does not run there are no times
+            rough |= _roughly(subject, stopwatch, more, copies, rng)
+    fastest = min(rough.values())
+    names = list(rough)
+    ranked = sorted(rough, key=lambda plan: (rough[plan], names.index(plan)))
+    return tuple(plan for plan in ranked[:FINALISTS] if rough[plan] <= NEAR * fastest)
+
+
+def _roughly(
+    subject: Subject, stopwatch: Stopwatch, plans: Sequence[str], copies: int, rng: np.random.Generator
+) -> dict[str, float]:
+    """The times of plans by few replays."""
     with _slopes(subject, stopwatch, plans, copies, hot=False) as slopes:
         by_plan = _sampled(slopes, SCREENED, rng)
-    rough = {plan: float(np.median(samples)) for (plan, _), samples in by_plan.items()}
-    fastest = min(rough.values())
-    ranked = sorted(rough, key=lambda plan: (rough[plan], plans.index(plan)))
-    return tuple(plan for plan in ranked[:FINALISTS] if rough[plan] <= NEAR * fastest)
+    times = {plan: float(np.median(samples)) for (plan, _), samples in by_plan.items()}
+    return {plan: times[plan] for plan in plans if plan in times}
 
 
 @contextmanager

@@ -52,6 +52,10 @@ class Subject:
     def __init__(self, device, plans, weight_bytes=0):
         self.device, self.costs, self.weight_bytes = device, plans, weight_bytes
         self.plans = tuple(name for name in plans if name)
+        self.generations = []
+
+    def further(self, times):
+        return self.generations.pop(0)(times) if self.generations else ()
 
     def graph(self, plan, copies, weights):
         if self.costs[plan] is None:
@@ -101,6 +105,21 @@ def test_without_constants_there_is_one_time():
     device = Device()
     entry = measure(Subject(device, {"": (2e-6, 9.0)}), device)
     assert (entry.seconds, entry.hot) == (pytest.approx(2e-6), None)
+
+
+def test_a_subject_goes_on_to_plans_by_the_times_of_those_before():
+    device, asked = Device(), []
+    costs = {"a": (3e-6, 3e-6), "b": (2e-6, 2e-6), "c": None, "d": (1e-6, 1e-6), "e": ()}
+    subject = Subject(device, costs)
+    subject.plans = ("a", "b")
+
+    def generation(*plans):
+        return lambda times: asked.append({plan: round(seconds, 9) for plan, seconds in times.items()}) or plans
+
+    subject.generations = [generation("c", "e"), generation("d"), generation()]
+    entry = measure(subject, device)
+    assert (entry.plan, entry.seconds, device.open) == ("d", pytest.approx(1e-6), 0)
+    assert asked == [{"a": 3e-6, "b": 2e-6}, {"a": 3e-6, "b": 2e-6}, {"a": 3e-6, "b": 2e-6, "d": 1e-6}]
 
 
 @pytest.mark.parametrize("weight_bytes", [0, 1 << 20])

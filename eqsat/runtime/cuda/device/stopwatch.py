@@ -19,13 +19,17 @@ from eqsat.runtime.cuda.libraries.cudnn_library import PreparedGraph
 from eqsat.runtime.cuda.libraries.library import WORKSPACE_BYTES, Library, PreparedCall, translated
 from eqsat.runtime.cuda.libraries.substitute import parted, source_of
 from eqsat.runtime.cuda.libraries.tuning import GENERATED, choice, tuned
-from eqsat.runtime.cuda.program.functions import is_mapping
-from eqsat.runtime.cuda.program.lowering import mappings_of, program_of
+from eqsat.runtime.cuda.program.functions import PlanSearch, is_mapping
+from eqsat.runtime.cuda.program.lowering import mapping_search, program_of
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.view import View, padded
 from eqsat.runtime.programs.arena import arrange
 from eqsat.runtime.programs.launches import Fallback, Launch
+from eqsat.runtime.tuning.config import TunerConfig
+from eqsat.runtime.tuning.search import SearchKind
 
+#: The search for the fastest mapping of a comprehension: a kernel of many is measured in a minute or so.
+SEARCH = TunerConfig(generations=4, population=8, elites=2, seconds=60.0, threads=1)
 #: The sweep of the second-level cache: how many times it is read, by how many blocks and threads, and how many bytes at
 #: once.
 _SWEPT, _BLOCKS, _THREADS, _WORD = 3, 264, 256, 4
@@ -45,10 +49,15 @@ def open_stopwatch() -> CudaStopwatch:
 
 
 class CudaStopwatch:
-    """Times kernels on one GPU, without a change to any of its settings."""
+    """Times kernels on one GPU, without a change to any of its settings.
 
-    def __init__(self, toolkit: Toolkit, l2_bytes: int) -> None:
-        self.toolkit, self.l2_bytes = toolkit, l2_bytes
+    Mappings of comprehensions are searched for as `search` says, by a search of this kind.
+    """
+
+    def __init__(
+        self, toolkit: Toolkit, l2_bytes: int, search: TunerConfig = SEARCH, kind: SearchKind = "genetic"
+    ) -> None:
+        self.toolkit, self.l2_bytes, self.search, self.kind = toolkit, l2_bytes, search, kind
         with toolkit.device():
             self.stream = toolkit.cupy.cuda.Stream(non_blocking=True)
             self.workspace = toolkit.cupy.cuda.Memory(WORKSPACE_BYTES)
@@ -81,7 +90,8 @@ class CudaSubject:
     """A plan whose launches can be captured any number of times, on any number of copies of its weights.
 
     Where it makes one call of a library, and none is prescribed, `plans` are all that the library has for it; for a
-    normalisation the generated kernel is one of them. Of a comprehension they are mappings to blocks and threads.
+    normalisation the generated kernel is one of them. Of a comprehension they are mappings to blocks and threads, the
+    first ones of a search that goes on by their times.
     """
 
     def __init__(
@@ -105,12 +115,21 @@ class CudaSubject:
         self._steps: dict[tuple[str, int], list[PreparedLaunch]] = {}
         self._prepared: list[PreparedCall] = []
         self._built: dict[tuple[Call, str | None], PreparedGraph] = {}
+        self._search: PlanSearch | None = None
         self.plans = self._found_plans() if prescribed is None else ()
+
+    def further(self, times: Mapping[str, float]) -> tuple[str, ...]:
+        """The next mappings of a comprehension to try, for the seconds of those that ran; no more ways of a library."""
+        for one in self._mapped.values():
+            one.close()  # of many mappings few are timed again, and each has weights of its own
+        self._mapped.clear()
+        return () if self._search is None else self._search.further(times)
 
     def _found_plans(self) -> tuple[str, ...]:
         calls = [launch.work for launch in self.launches if isinstance(launch.work, Call)]
         if not calls:
-            return mappings_of(self._given)
+            self._search = mapping_search(self._given, self._watch.search, self._watch.kind)
+            return () if self._search is None else self._search.first()
         library = self._watch.toolkit.libraries.get(library_of(calls[0])) if len(calls) == 1 else None
         if library is None:
             return ()

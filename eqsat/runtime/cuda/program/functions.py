@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from eqsat.errors import UsageError
 from eqsat.language.comprehension.graphs.operators import function_of
 from eqsat.language.terms import Attrs, Node, TensorType
+from eqsat.runtime.cuda.program.mappings import MAPPINGS, MappingSearch, distinct
 from eqsat.runtime.kernels.expressions.expression import UnsupportedError
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.movement import MOVES, REARRANGED
@@ -23,23 +25,9 @@ from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.kernels.templates.codegen import TEMPLATES, generate
 from eqsat.runtime.kernels.view import View
 from eqsat.runtime.programs.launches import KernelSeries, SeriesKernel
+from eqsat.runtime.tuning.config import TunerConfig
+from eqsat.runtime.tuning.search import SearchKind
 
-#: Mappings that a stopwatch tries; the first is taken where nothing was measured. Products have larger tiles, which
-#: read less, or smaller ones, of which there are more; long reductions have blocks, warps or threads of their own.
-MAPPINGS = (
-    GpuMapping(),
-    GpuMapping(thread_rows=2, thread_columns=2),
-    GpuMapping(thread_rows=8, reduced_tile=8),
-    GpuMapping(promote=False),
-    GpuMapping(threads=128, reduction_threads=128),
-    GpuMapping(threads=64, reduction_threads=32, long_reduction=64),
-    GpuMapping(few_elements=1, long_reduction=1 << 20),
-    GpuMapping(fusion="min"),
-    GpuMapping(unroll_copies=True),
-    GpuMapping(read_only_cache=True),
-    GpuMapping(promote="uncoalesced"),
-    GpuMapping(promote="reused"),
-)
 #: Operators that no template knows: their statements are mapped to a GPU, as those of comprehensions are.
 LOWERED = frozenset(CORES) - TEMPLATES.keys() - REARRANGED.keys() - MOVES.keys()
 #: What stands between a computation and its plan, and before a mapping, in the text that a table keeps.
@@ -173,17 +161,49 @@ def is_mapping(plan: str) -> bool:
 
 
 def mapping_plans(computations: Mapping[str, Computation]) -> tuple[str, ...]:
-    """The mappings of a single computation that lead to different kernels, as a table keeps them; none of several."""
+    """The mappings of a single computation that a search begins with, as a table keeps them; none of several."""
     if len(computations) != 1:
         return ()
     ((signature, computation),) = computations.items()
-    plans: dict[object, str] = {}
-    for mapping in MAPPINGS:
-        try:
-            series = kernel_series(computation, mapping, {})
-        except UnsupportedError:
-            continue
-        kernels = tuple((one.source.code, one.source.grid, one.source.block) for one in series.kernels)
-        options = json.dumps(mapping.to_dict(), sort_keys=True, separators=(",", ":"))
-        plans.setdefault(kernels, f"{signature}{_BY_MAPPING}{options}")
-    return tuple(plans.values())
+    first = distinct(MAPPINGS, lambda mapping: _kernels_of(computation, mapping))
+    return tuple(_plan_text(signature, mapping) for mapping in first)
+
+
+class PlanSearch:
+    """A search for the fastest mapping of a computation, whose mappings are plans as a table keeps them.
+
+    It ends with its generations, or when the seconds of its configuration are over.
+    """
+
+    def __init__(self, computations: Mapping[str, Computation], config: TunerConfig, kind: SearchKind) -> None:
+        ((self._signature, computation),) = computations.items()
+        self._search = MappingSearch(computation, lambda mapping: _kernels_of(computation, mapping), config, kind)
+        self._end = time.monotonic() + config.seconds
+        self._proposed: dict[str, GpuMapping] = {}
+
+    def first(self) -> tuple[str, ...]:
+        """The first generation."""
+        return self._next()
+
+    def further(self, times: Mapping[str, float]) -> tuple[str, ...]:
+        """The next generation, for the seconds of all plans that ran so far; empty when the search is over."""
+        self._search.tell({mapping: times[plan] for plan, mapping in self._proposed.items() if plan in times})
+        return self._next() if time.monotonic() < self._end else ()
+
+    def _next(self) -> tuple[str, ...]:
+        self._proposed = {_plan_text(self._signature, mapping): mapping for mapping in self._search.propose()}
+        return tuple(self._proposed)
+
+
+def _kernels_of(computation: Computation, mapping: GpuMapping) -> Hashable:
+    """The kernels of a mapping, equal where these are; None where there are none."""
+    try:
+        series = kernel_series(computation, mapping, {})
+    except UnsupportedError:
+        return None
+    return tuple((one.source.code, one.source.grid, one.source.block) for one in series.kernels)
+
+
+def _plan_text(signature: str, mapping: GpuMapping) -> str:
+    options = json.dumps(mapping.to_dict(), sort_keys=True, separators=(",", ":"))
+    return f"{signature}{_BY_MAPPING}{options}"

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Mapping
 
 from eqsat.language.terms import Graph, Plan
 from eqsat.runtime.cuda.program.ends import LibraryEnds
-from eqsat.runtime.cuda.program.functions import FunctionKernels, mapping_choice, mapping_plans
+from eqsat.runtime.cuda.program.functions import FunctionKernels, PlanSearch, mapping_choice, mapping_plans
 from eqsat.runtime.cuda.program.products import LIBRARIES, Products
+from eqsat.runtime.kernels.nests.computation import Computation
 from eqsat.runtime.programs.lowering import KernelMakers, lowered_program
 from eqsat.runtime.programs.program import KernelProgram
+from eqsat.runtime.tuning.config import TunerConfig
+from eqsat.runtime.tuning.search import SearchKind
 
 
 def program_of(
@@ -29,10 +32,23 @@ def program_of(
 
 
 def mappings_of(given: Plan | Graph) -> tuple[str, ...]:
-    """The ways to map the one comprehension of a plan to a GPU, as a table keeps them; none where there are several."""
+    """The ways to map the one comprehension of a plan to a GPU that a search begins with, as a table keeps them.
+
+    None where there are several.
+    """
+    return mapping_plans(_computations(given))
+
+
+def mapping_search(given: Plan | Graph, config: TunerConfig, kind: SearchKind = "genetic") -> PlanSearch | None:
+    """A search for the fastest way to map the one comprehension of a plan to a GPU; None where there are several."""
+    computations = _computations(given)
+    return PlanSearch(computations, config, kind) if len(computations) == 1 else None
+
+
+def _computations(given: Plan | Graph) -> Mapping[str, Computation]:
     kernels = FunctionKernels()
     _lowered(given, {}, LIBRARIES, kernels)
-    return mapping_plans(kernels.computations)
+    return kernels.computations
 
 
 def _lowered(
