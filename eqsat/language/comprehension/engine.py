@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 from eqsat.errors import ComprehensionNameError, ShapeError, nearest
 from eqsat.language.comprehension.calls import MAKERS
 from eqsat.language.comprehension.functions import TensorFunction
+from eqsat.language.comprehension.gradients.given import GivenGradient, check_by_differences, given_gradient
 from eqsat.language.comprehension.gradients.gradient import gradient_of
 from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.comprehension.meaning.resolver import resolve
@@ -76,6 +78,14 @@ class Comprehension(Mapping[str, "DefinedFunction"]):
 class DefinedFunction(TensorFunction):
     """A function of a comprehension that takes arrays, or tensors of a graph, of which it becomes an operator."""
 
+    #: The gradient that a caller gave it.
+    given: GivenGradient | None = None
+
+    @property
+    def whole_source(self) -> str:
+        """The text of the function, and of the gradient that a caller gave it, if any."""
+        return self.source if self.given is None else f"{self.source}\n{self.given.function.source}"
+
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not.
 
@@ -83,7 +93,7 @@ class DefinedFunction(TensorFunction):
         gradients, it records `gradient`, as of any other function.
         """
         if is_traced():
-            return traced(self.source, "", arguments, named, out)
+            return traced(self.whole_source, "", arguments, named, out)
         values = (*arguments, *named.values())
         for value in values:
             if isinstance(value, Tensor):
@@ -106,6 +116,29 @@ class DefinedFunction(TensorFunction):
         """
         return gradient_function(self, names)
 
+    def with_gradient(self, source: str | TensorFunction, *, arguments: Sequence[Any] | None = None) -> DefinedFunction:
+        """The same function with a gradient of a caller's, which autograd and `gradient` take in place of one derived.
+
+        The source defines one function, of the parameters and of the gradient of each result of floats, in this order,
+        whose results are named `d_` and the parameter that each is the gradient of. It is held against differences at
+        small draws of sizes and elements, or at the arguments that are passed. UsageError for one that is another
+        function, and for one of other parameters or results.
+
+        >>> f = comprehension("def square(float(N) x) -> (y) { y(i) = x(i) * x(i) }").square
+        >>> f = f.with_gradient("def back(float(N) x, float(N) up) -> (d_x) { d_x(i) = 2 * x(i) * up(i) }")
+        >>> f.gradient("x").name
+        'back'
+        """
+        gradient = only_function(source) if isinstance(source, str) else source
+        given = given_gradient(self, gradient)
+        check_by_differences(self, given, arguments)
+        return self._with(given)
+
+    def _with(self, given: GivenGradient) -> DefinedFunction:
+        made = copy(self)
+        made.given = given
+        return made
+
     def _applied(self, graph: Builder, given: Mapping[str, Any]) -> Any:
         """The tensors that the function makes in a graph."""
         operands: list[Any] = []
@@ -124,7 +157,8 @@ class DefinedFunction(TensorFunction):
 
 def gradient_function(function: TensorFunction, names: Sequence[str] = ()) -> DefinedFunction:
     """The gradient of a function in parameters; UsageError where there is none."""
-    made = gradient_of(function, names)
+    given = function.given if isinstance(function, DefinedFunction) else None
+    made = gradient_of(function, names) if given is None else given.part(names)
     return comprehension(print_function(made))[made.name]
 
 
@@ -134,4 +168,13 @@ def only_function(source: str) -> DefinedFunction:
     return function
 
 
-MAKERS.update(function=only_function, gradient=gradient_function)
+def whole_function(source: str) -> DefinedFunction:
+    """The function of a `whole_source`: with the gradient that is defined behind it, if any, which was checked."""
+    function, *gradients = comprehension(source).values()
+    if not gradients:
+        return function
+    (gradient,) = gradients
+    return function._with(given_gradient(function, gradient))
+
+
+MAKERS.update(function=whole_function, gradient=gradient_function)

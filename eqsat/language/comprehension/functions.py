@@ -58,6 +58,11 @@ class TensorFunction:
         return self.scope.function.name
 
     @property
+    def whole_source(self) -> str:
+        """The text of the function, and of the gradient that a caller gave it, if any."""
+        return self.source
+
+    @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings of what its writer may have meant otherwise."""
         return self.scope.warnings

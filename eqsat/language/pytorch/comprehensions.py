@@ -186,7 +186,11 @@ def _as_node(
     """A call as a node; how it is computed is left to who reads it."""
     made = _made(source, options, places, tensors, integers, floats)
     numbers = dict(zip(places[len(tensors) :], [*map(int, integers), *floats], strict=True))
-    attributes = {"source": source, "places": list(places[: len(tensors)]), "numbers": json.dumps(numbers)}
+    attributes = {
+        "source": _function(source).source,
+        "places": list(places[: len(tensors)]),
+        "numbers": json.dumps(numbers),
+    }
     nodes: Sequence[torch.Tensor] = torch.onnx.ops.symbolic_multi_out(
         f"{DOMAIN}::{NAME}",
         tensors,

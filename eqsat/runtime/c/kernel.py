@@ -208,7 +208,7 @@ class ComprehensionKernel:
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not."""
         if is_traced():
-            return traced(self.function.source, self._kept, arguments, named, out)
+            return traced(self.function.whole_source, self._kept, arguments, named, out)
         if out is None and not named:
             made = self._straight(arguments)
             if made is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from eqsat.errors import UsageError, nearest
@@ -10,7 +10,7 @@ from eqsat.language.comprehension.extents.affine import Affine, affine
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.derivatives import ONE, ZERO, inside, partials, replaced
 from eqsat.language.comprehension.gradients.solving import undivided, without_index
-from eqsat.language.comprehension.gradients.statements import StatementWriter, element_of, moved
+from eqsat.language.comprehension.gradients.statements import StatementWriter, element_of, moved, needed
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation
 from eqsat.language.comprehension.meaning.typed import ElementTypes
 from eqsat.language.comprehension.text.syntax import (
@@ -19,7 +19,6 @@ from eqsat.language.comprehension.text.syntax import (
     Conditional,
     Expression,
     Function,
-    IndexEquation,
     Name,
     Number,
     Parameter,
@@ -121,7 +120,7 @@ class _Gradient(StatementWriter):
             Returned(made[name], types[name].value, scope.parameters[name].extents or None) for name in self.wanted
         )
         name = f"{self.function.name}_gradient"
-        return Function(name, (*scope.function.parameters, *passed), returned, self._needed(made.values()))
+        return Function(name, (*scope.function.parameters, *passed), returned, needed(self.statements, made.values()))
 
     def _begin(self, passed: Parameter, result: str) -> None:
         """Begin the gradient of a result with what a caller passes: an error where its extents are others."""
@@ -133,15 +132,6 @@ class _Gradient(StatementWriter):
         indices = [self.fresh("p") for _ in passed.extents]
         # Without ranges of its own: extents by two statements have to agree.
         self.add(target, indices, element_of(passed.name, [Name(one) for one in indices]), "+", False, ())
-
-    def _needed(self, results: Iterable[str]) -> tuple[IndexEquation, ...]:
-        """The statements that results follow from."""
-        names, kept = set(results), []
-        for one in reversed(self.statements):
-            if one.target in names:
-                kept.append(one)
-                names |= {part.name for part in walk(one.value) if isinstance(part, (Applied, Name))}
-        return tuple(reversed(kept))
 
     # ---- the function ---------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from eqsat.errors import UsageError
@@ -18,6 +18,8 @@ from eqsat.language.comprehension.text.syntax import (
     Name,
     Number,
     RangeClause,
+    expressions_of,
+    walk,
 )
 from eqsat.language.terms import Dim
 
@@ -95,6 +97,17 @@ class StatementWriter:
         if found is None:
             raise self.refused(f"the range {dim}")
         return found
+
+
+def needed(statements: Sequence[IndexEquation], results: Iterable[str]) -> tuple[IndexEquation, ...]:
+    """The statements that results follow from."""
+    names, kept = set(results), []
+    for one in reversed(statements):
+        if one.target in names:
+            kept.append(one)
+            read = [one.value, *(part for clause in one.clauses for part in expressions_of(clause))]
+            names |= {part.name for value in read for part in walk(value) if isinstance(part, (Applied, Name))}
+    return tuple(reversed(kept))
 
 
 def element_of(name: str, at: Sequence[Expression]) -> Applied | Name:
