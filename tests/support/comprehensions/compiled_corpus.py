@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 
@@ -64,4 +65,6 @@ def check_corpus(options: MappingOptions, flags: list[str], is_free: bool = Fals
 
 
 if __name__ == "__main__":
+    # The sanitizer is loaded: compilers, and processes in which isl computes, need none.
+    os.environ.pop("LD_PRELOAD", None)
     print(*check_corpus(MappingOptions.of(json.loads(sys.argv[1])), sys.argv[3:], json.loads(sys.argv[2])))

@@ -21,13 +21,14 @@ from eqsat.runtime.cuda.compiler.nvrtc import compile_cubin
 from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.device.stopwatch import CudaStopwatch
 from eqsat.runtime.cuda.program.functions import MAPPINGS, FunctionKernels, is_mapping
-from eqsat.runtime.cuda.program.lowering import mappings_of, program_of
+from eqsat.runtime.cuda.program.lowering import mapping_search, mappings_of, program_of
 from eqsat.runtime.cuda.program.streams import dependencies
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.runtime.programs.arena import arrange
 from eqsat.runtime.programs.compiled import CompiledProgram
 from eqsat.runtime.programs.lowering import KernelMakers, lowered_program
 from eqsat.runtime.programs.program import KernelProgram
+from eqsat.runtime.tuning.config import TunerConfig
 from eqsat.testing.cuda.host import HostMachine
 from tests.support.comprehensions.comprehension_corpus import RIGHT
 from tests.support.comprehensions.corpus_graph import corpus_graph
@@ -274,6 +275,24 @@ def test_the_stopwatch_measures_by_every_mapping_and_the_best_is_a_plan_of_the_t
     subject.close()
     watch.close()
     assert cuda.taken == 0
+
+
+def test_a_search_for_mappings_ends_with_its_seconds_and_is_of_one_computation(layers: Any) -> None:
+    g = eqsat.Graph("mapped")
+    y = layers.dense(g.input("x", (5, 9)), g.input("w", (6, 9)), g.input("b", (6,)))
+    g.output("y", y)
+    for seconds, goes_on in ((1e-9, False), (600.0, True)):
+        for kind in ("genetic", "random"):
+            config = TunerConfig(generations=3, population=5, elites=1, seconds=seconds)
+            search = mapping_search(g.build(), config, kind)  # type: ignore[arg-type]
+            assert search is not None
+            first = search.first()
+            assert len(first) >= 4
+            more = search.further({plan: 1e-6 * (1 + number) for number, plan in enumerate(first)})
+            assert bool(more) == goes_on and not set(more) & set(first)
+    two = eqsat.Graph("two")
+    two.output("y", layers.rows(layers.dense(two.input("x", (5, 9)), two.input("w", (6, 9)), two.input("b", (6,)))))
+    assert mapping_search(two.build(), TunerConfig()) is None
 
 
 def test_a_measured_mapping_is_that_of_the_program(layers: Any) -> None:
