@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from eqsat.runtime.kernels.nests.scheduling.chains import StatementChain
 from eqsat.runtime.kernels.nests.scheduling.schedule import scheduled
 from eqsat.runtime.kernels.nests.tree import Assign, Guard, Loop, Node, Vector
 from eqsat.runtime.kernels.polyhedral.child import ScheduleRequest, computed_plan
+from eqsat.runtime.kernels.polyhedral.faults import IllegalScheduleError
 from eqsat.runtime.kernels.polyhedral.legality import check_tree
 from tests.support.comprehensions.comprehension_cases import Right, check_equal
 from tests.support.polyhedral.analyses import NoIslpy
@@ -140,6 +142,31 @@ def test_loops_are_skewed_unless_they_may_not_be() -> None:
     assert nests(given, by_isl(skewing=False)) == [["t"], ["y"]]
     for skewing in (True, False):
         check_values(DIAGONAL, by_isl(skewing=skewing), sizes)
+
+
+def narrowed(nodes: Sequence[Node], by: int) -> list[Node]:
+    """Loops whose conditions leave out their last element, or take in one more."""
+    made: list[Node] = []
+    for node in nodes:
+        if isinstance(node, Loop):
+            node = replace(node, body=tuple(narrowed(node.body, by)))
+        elif isinstance(node, Guard):
+            ((index, extent),) = node.below
+            assert isinstance(extent, int)
+            node = replace(node, below=((index, extent - by),))
+        made.append(node)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("by", "message"), [(1, "is not computed"), (-1, "computes the value of no instance of statement 1")]
+)
+def test_a_condition_that_leaves_out_an_element_or_takes_in_one_is_found(by: int, message: str) -> None:
+    given = computed(DIAGONAL, N=20, M=5)
+    made = scheduled(given, by_isl())
+    check_tree(given, narrowed(made, 0))
+    with pytest.raises(IllegalScheduleError, match=message):
+        check_tree(given, narrowed(made, by))
 
 
 def test_preserve3_shares_loops_where_three_indices_stay_parallel() -> None:
