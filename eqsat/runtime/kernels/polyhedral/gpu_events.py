@@ -215,7 +215,8 @@ class _KernelWalk:
         made = rebuilt(value, lambda one: self._read(one, scope))
         event = ThreadEvent(
             len(self.events), loops, places, self._own(target, scope), made, reduction, {**scope.named, **known},
-            scope.locals, self.computation.buffers, self.parameters, self.barriers, is_of_threads,
+            scope.locals, self.computation.buffers, self.parameters,
+            barriers=self.barriers, is_of_threads=is_of_threads,
         )  # fmt: skip
         self.events.append(event)
 
