@@ -6,9 +6,10 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from eqsat.errors import UsageError
-from eqsat.runtime.kernels.nests.computation import Computation
+from eqsat.runtime.kernels.nests.computation import Computation, KernelStatement, reads
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.nests.scheduling.gpu_products import product_axes
+from eqsat.runtime.kernels.nests.scheduling.strides import depends
 from eqsat.runtime.tuning.candidate import TuningCandidate
 from eqsat.runtime.tuning.config import TunerConfig
 from eqsat.runtime.tuning.search import SearchKind, search_of
@@ -44,11 +45,11 @@ _REDUCTIONS: Mapping[str, tuple[Any, ...]] = {
     "long_reduction": (128, 32, 64, 512, 1 << 20),
     "few_elements": (4096, 1, 256, 1 << 20),
 }
-_ALL: Mapping[str, tuple[Any, ...]] = {
-    "threads": (256, 32, 64, 128, 512, 1024),
+_ALL: Mapping[str, tuple[Any, ...]] = {"threads": (256, 32, 64, 128, 512, 1024), "read_only_cache": (False, True)}
+#: The same of operands that are read again, which may be copied to shared memory.
+_COPIES: Mapping[str, tuple[Any, ...]] = {
     "promote": (True, False, "uncoalesced", "reused"),
     "unroll_copies": (False, True),
-    "read_only_cache": (False, True),
 }
 #: Elements of a product that a thread holds in registers, at most, and the fewest threads of a block.
 _MOST_HELD, _FEWEST_THREADS = 32, 32
@@ -60,6 +61,8 @@ def mapping_space(computation: Computation) -> OptionSpace:
     options: dict[str, tuple[Any, ...]] = dict(_ALL)
     if any(product_axes(one, computation.buffers) for one in statements):
         options |= _PRODUCTS
+    if any(_reads_again(one) for one in statements):
+        options |= _COPIES
     if any(one.reduced for one in statements):
         options |= _REDUCTIONS
     if len(statements) > 1:
@@ -74,6 +77,14 @@ def mapping_space(computation: Computation) -> OptionSpace:
         return mapping.thread_rows * mapping.thread_columns <= _MOST_HELD and threads >= _FEWEST_THREADS
 
     return OptionSpace(options, is_legal)
+
+
+def _reads_again(statement: KernelStatement) -> bool:
+    """True if some element is read at several indices of a statement, or may be."""
+    found = reads(statement.value)
+    if len({read.buffer for read in found}) < len(found):
+        return True
+    return any(not depends(read, axis.name) for read in found for axis in statement.axes)
 
 
 def candidate_of(space: OptionSpace, mapping: GpuMapping) -> TuningCandidate | None:

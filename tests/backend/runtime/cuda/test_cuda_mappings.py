@@ -48,10 +48,11 @@ def test_a_space_has_the_options_that_change_something() -> None:
         (SCALED, {"N": 9}), (SUMS, {"M": 4, "N": 300}), (PRODUCT, {"M": 8, "N": 8, "K": 8}),
         (RECTIFIED, {"M": 8, "N": 8, "K": 8}),
     )}  # fmt: skip
-    assert names[SCALED] == {"threads"}
-    assert names[SUMS] == {"threads", "unroll", "reduction_threads", "long_reduction", "few_elements"}
+    assert names[SCALED] == {"threads", "read_only_cache"}
+    assert names[SUMS] == names[SCALED] | {"unroll", "reduction_threads", "long_reduction", "few_elements"}
     assert names[PRODUCT] == names[SUMS] | {
         "block_rows", "block_columns", "thread_rows", "thread_columns", "reduced_tile", "promote",
+        "unroll_copies",
     }  # fmt: skip
     assert names[RECTIFIED] == names[PRODUCT] | {"fusion"}
     space = mapping_space(computed(RECTIFIED, M=8, N=8, K=8))
@@ -85,7 +86,7 @@ def test_a_random_search_looks_at_other_mappings() -> None:
 
 def test_mappings_without_kernels_are_invalid_and_a_small_space_ends() -> None:
     given = computed(SCALED, N=5000)
-    times = searched(given, TunerConfig(generations=9, population=4, elites=1))
+    times = searched(given, TunerConfig(generations=24, population=4, elites=1))
     assert {mapping.threads for mapping in times} == {32, 64, 128, 256, 512, 1024}
     search = MappingSearch(given, lambda mapping: None, TunerConfig(generations=3, population=4, elites=1))
     assert search.propose() == []
