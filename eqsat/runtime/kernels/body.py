@@ -34,6 +34,8 @@ from eqsat.runtime.kernels.expressions.expression import (
     UnsupportedError,
     computed,
     convert,
+    held_in_fewer_bits,
+    narrowing,
     number,
 )
 from eqsat.runtime.kernels.group import Group
@@ -183,7 +185,10 @@ class KernelBody(Statements):
         """The text of a value as an element of a result in memory."""
         view = self.group.results[name]
         text = self.writer.render(convert(value, computed(view.dtype)), "stored")
-        return f"narrow<{STORED[view.dtype]}>({bare(text)})" if view.dtype in NARROW else bare(text)
+        if view.dtype not in NARROW:
+            return bare(text)
+        is_held = held_in_fewer_bits(self.group.types[name].dtype, view.dtype)
+        return narrowing(view.dtype, bare(text), is_held=is_held)
 
     def store(self, name: str, coords: Sequence[AffineIndex], value: Expr) -> None:
         """Write an element of a result."""

@@ -127,6 +127,29 @@ DEVICE T narrow(W x) {
   return Narrowed<T>::of(x);
 }
 
+// The largest numbers of types that a value of more bits may be held in.
+template <class T>
+struct Largest;
+template <>
+struct Largest<f16> {
+  static constexpr float number = 65504.0f;
+};
+template <>
+struct Largest<bf16> {
+  static constexpr float number = 3.3895313892515355e38f;
+};
+// A value of more bits as it is held: numbers beyond the type are its largest, so that what is finite stays finite.
+template <class T>
+DEVICE T narrow_held(float x) {
+  const float most = Largest<T>::number;
+  return narrow<T>(fabsf(x) < INFINITY ? fminf(fmaxf(x, -most), most) : x);
+}
+template <class T>
+DEVICE T narrow_held(double x) {
+  const double most = Largest<T>::number;
+  return narrow<T>(fabs(x) < INFINITY ? fmin(fmax(x, -most), most) : x);
+}
+
 // ---- several elements in one access -------------------------------------------------------------------------------
 
 template <class T, int N>

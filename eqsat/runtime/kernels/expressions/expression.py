@@ -39,6 +39,24 @@ class UnsupportedError(Exception):
     """A request that has no C expression, or none in this way; the generator of kernels tries another template."""
 
 
+def held_in_fewer_bits(stated: DType, held: DType) -> bool:
+    """True of a float of 32 bits or more that a plan holds as one of 16, whose range has to suffice.
+
+    >>> held_in_fewer_bits(DType.FLOAT32, DType.BFLOAT16), held_in_fewer_bits(DType.FLOAT16, DType.FLOAT16)
+    (True, False)
+    """
+    return stated in (DType.FLOAT32, DType.FLOAT64) and held in (DType.FLOAT16, DType.BFLOAT16)
+
+
+def narrowing(dtype: DType, text: str, *, is_held: bool = False) -> str:
+    """The text of CUDA C++ for a float32 as an element of fewer bits; one that `is_held` so stays finite where it is.
+
+    >>> narrowing(DType.FLOAT16, "x", is_held=True)
+    'narrow_held<f16>(x)'
+    """
+    return f"narrow{'_held' if is_held else ''}<{STORED[dtype]}>({text})"
+
+
 def computed(dtype: DType) -> DType:
     """The element type that values of a type are computed in; UnsupportedError for those that kernels do not know."""
     if dtype in NARROW:

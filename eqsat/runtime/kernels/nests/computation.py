@@ -32,7 +32,8 @@ Environment: TypeAlias = Mapping[str, AffineIndex]
 class KernelBuffer:
     """A tensor in memory, row after row or with `steps` between neighbours; `role` is how it gets there.
 
-    Extents are numbers, or sums of sizes that calls give. A table has its `elements` in the text of the kernel.
+    Extents are numbers, or sums of sizes that calls give. A table has its `elements` in the text of the kernel. One
+    that `is_held` has fewer bits for its elements than the graph states: what is finite stays so there.
     """
 
     name: str
@@ -41,6 +42,7 @@ class KernelBuffer:
     role: Role = "operand"
     steps: tuple[int, ...] | None = None
     elements: tuple[float, ...] = ()
+    is_held: bool = False
 
     @cached_property
     def strides(self) -> tuple[int | None, ...]:

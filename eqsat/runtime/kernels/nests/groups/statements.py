@@ -11,7 +11,7 @@ import numpy as np
 
 from eqsat.language.terms import DType
 from eqsat.runtime.kernels.expressions.coordinates import AffineIndex, Coords, flattened, unflattened
-from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed
+from eqsat.runtime.kernels.expressions.expression import Expr, UnsupportedError, computed, held_in_fewer_bits
 from eqsat.runtime.kernels.group import Group
 from eqsat.runtime.kernels.groupwise import GroupElements
 from eqsat.runtime.kernels.nests.computation import (
@@ -99,7 +99,8 @@ class GroupStatements(GroupElements):
         buffer = f"{letter}{sum(one.startswith(letter) for one in self.views)}"
         self.views[buffer] = name, seen
         computed(seen.dtype)
-        self.buffers[buffer] = KernelBuffer(buffer, seen.dtype, seen.shape, role, seen.strides)
+        is_held = role == "result" and held_in_fewer_bits(self.group.types[name].dtype, seen.dtype)
+        self.buffers[buffer] = KernelBuffer(buffer, seen.dtype, seen.shape, role, seen.strides, is_held=is_held)
         return buffer
 
     def temporary(self, dtype: DType, shape: Sequence[int]) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from eqsat.language.terms import DType
-from eqsat.runtime.kernels.expressions.expression import C_TYPES, STORED
+from eqsat.runtime.kernels.expressions.expression import C_TYPES, STORED, narrowing
 
 #: Functions that are templates in C++ and have the type in their names in C.
 _TYPED = re.compile(r"\b(truncated|narrow)<(\w+)>\(")
@@ -20,8 +20,8 @@ class Dialect(Protocol):
         """The template of an expression of an element type, as the language spells it."""
         ...
 
-    def narrowed(self, dtype: DType, text: str) -> str:
-        """A float32 as an element of fewer bits."""
+    def narrowed(self, dtype: DType, text: str, *, is_held: bool = False) -> str:
+        """A float32 as an element of fewer bits; one that `is_held` so stays finite."""
         ...
 
     def scoped(self, constants: Sequence[str], text: str) -> str:
@@ -38,8 +38,8 @@ class GnuC:
         is_widened = "?" in template and dtype.numpy.kind in "iu" and dtype.numpy.itemsize < 4
         return f"(({C_TYPES[dtype]}){spelled})" if is_widened else spelled
 
-    def narrowed(self, dtype: DType, text: str) -> str:
-        """A call of the function for the type."""
+    def narrowed(self, dtype: DType, text: str, *, is_held: bool = False) -> str:
+        """A call of the function for the type; programs of C hold values in the bits that are stated."""
         return f"narrow_{STORED[dtype]}({text})"
 
     def scoped(self, constants: Sequence[str], text: str) -> str:
@@ -54,9 +54,9 @@ class CudaCpp:
         """The template as it is."""
         return template
 
-    def narrowed(self, dtype: DType, text: str) -> str:
+    def narrowed(self, dtype: DType, text: str, *, is_held: bool = False) -> str:
         """A call of the template for the type."""
-        return f"narrow<{STORED[dtype]}>({text})"
+        return narrowing(dtype, text, is_held=is_held)
 
     def scoped(self, constants: Sequence[str], text: str) -> str:
         """A call of a function without a name: NVRTC has no blocks with a value."""

@@ -173,7 +173,9 @@ class ScalarPrinter:
 
     def stored(self, buffer: KernelBuffer, text: str) -> str:
         """The text of a value as an element in memory."""
-        return self.dialect.narrowed(buffer.dtype, bare(text)) if buffer.dtype in NARROW else bare(text)
+        if buffer.dtype not in NARROW:
+            return bare(text)
+        return self.dialect.narrowed(buffer.dtype, bare(text), is_held=buffer.is_held)
 
 
 def _count(value: Expr, uses: dict[int, int], seen: set[int]) -> None:
