@@ -1,7 +1,7 @@
 """The figures of this machine's device, fitted to operators measured here.
 
 `python -m benchmarks.calibrate onnxruntime-cpu > eqsat/costs/devices/onnxruntime-cpu.json` writes those that are
-shipped, and so for openvino-cpu and c-cpu.
+shipped, and so for openvino-cpu, c-cpu and numpy-cpu.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ _ELEMENTS = {
     "onnxruntime": ("float32", "float64", "float16"),
     "openvino": ("float32", "bfloat16"),
     "c": ("float32", "float64"),
+    "numpy": ("float32", "float64"),
 }
 _CHAIN = 100
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -16,9 +17,16 @@ from eqsat.costs.kernels.applications import applications, is_free
 from eqsat.costs.kernels.work import Work, work_of
 from eqsat.costs.table.table import CostTable
 from eqsat.errors import UsageError
-from eqsat.language.terms import Graph, Plan
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import last_uses, run
+from eqsat.language.onnx.write.availability import lacking
+from eqsat.language.terms import Graph, Plan, TensorType
+from eqsat.rewrites.rules.definitions import expanded
 from eqsat.runtime.cuda.program.streams import dependencies, placed, segments
+from eqsat.runtime.inputs import checked_inputs
 from eqsat.runtime.measure import Timings, interleaved
+from eqsat.runtime.numpy.call_list import CallList
+from eqsat.runtime.numpy.reference import OpaqueNodes
 from eqsat.runtime.programs.arena import Arrangement, arrange
 from eqsat.runtime.programs.launches import Fallback, Launch
 from eqsat.runtime.programs.profile import moved_bytes
@@ -95,15 +103,15 @@ def ablate(
     progress: Callable[[str], None] = lambda what: None,
     should_stop: Callable[[], bool] | None = None,
 ) -> Ablation:
-    """Optimise a model, and run it in all variants: on a processor as programs of C, for a GPU as plans.
+    """Optimise a model, and run it in all variants: as programs of C, on NumPy, or for a GPU as plans.
 
     Kernels take the forms that were measured to be fastest, where they were. UsageError for a device that neither runs
-    programs of C nor is a GPU.
+    programs of C or NumPy's references nor is a GPU.
     """
-    if not case.on_gpu and case.device.backend != "c":
+    if not case.on_gpu and case.device.backend not in ("c", "numpy"):
         raise UsageError(
             f"--ablation on {case.device.name}",
-            expected="c-cpu, or a GPU",
+            expected="c-cpu, numpy-cpu, or a GPU",
             remedy="eqsat bench --ablation --device c-cpu",
         )
     progress(f"{case.name}: optimising")
@@ -120,7 +128,14 @@ def ablate(
     if case.on_gpu:
         rows = tuple(_planned(case, optimised))
         return Ablation(case.name, case.device.name, case.threads, False, rows)
-    bench = _CBench(case, optimised, rounds, seconds, progress, should_stop)
+    parts: list[Part] = ["graph", "one launch", "memory reuse"]
+    if case.device.backend == "numpy":
+        reference = expanded(result.graph, lacking())
+        make: Callable[[tuple[Part, ...]], _Variant] = partial(_NumpyVariant, case, reference)
+    else:
+        make = partial(_CVariant, case, optimised)
+        parts += ["threads"] if case.threads > 1 else []
+    bench = _Bench(case, parts, make, rounds, seconds, progress, should_stop)
     return Ablation(case.name, case.device.name, case.threads, True, tuple(bench.rows()))
 
 
@@ -134,12 +149,29 @@ def variants(parts: Sequence[Part]) -> list[tuple[Part, ...]]:
     return list(dict.fromkeys([(), *((one,) for one in parts), *but, tuple(parts)]))
 
 
+class _Variant(Protocol):
+    """A program with some of the parts, on the inputs of a case."""
+
+    def call(self) -> None:
+        """One run."""
+
+    def error(self) -> float:
+        """The error of its outputs for the checked inputs."""
+
+    def row(self, samples: tuple[float, ...], plain: tuple[float, ...], error: float) -> AblationRow:
+        """The row of its samples."""
+
+    def close(self) -> None:
+        """Give its memory up."""
+
+
 @dataclass
-class _CBench:
-    """Variants as programs of C, made ready and timed in groups beside the one without any part."""
+class _Bench:
+    """Variants that are made ready and timed in groups beside the one without any part."""
 
     case: BenchCase
-    optimised: Graph | Plan
+    parts: Sequence[Part]
+    make: Callable[[tuple[Part, ...]], _Variant]
     rounds: int
     seconds: float
     progress: Callable[[str], None]
@@ -147,10 +179,7 @@ class _CBench:
 
     def rows(self) -> Iterator[AblationRow]:
         """The variants in their order, after that without any part."""
-        parts: list[Part] = ["graph", "one launch", "memory reuse"]
-        if self.case.threads > 1:
-            parts.append("threads")
-        plain, *others = variants(parts)
+        plain, *others = variants(self.parts)
         weights = max(sum(one.nbytes for one in self.case.graph.constants.values()), 1)
         together = max(_MOST_WEIGHTS // weights - 1, 1)
         groups = [others[first : first + together] for first in range(0, len(others), together)]
@@ -160,9 +189,9 @@ class _CBench:
 
     def _timed(self, group: Sequence[tuple[Part, ...]], seconds: float) -> list[AblationRow]:
         with ExitStack() as stack:
-            ready: dict[str, _CVariant] = {}
+            ready: dict[str, _Variant] = {}
             for parts in group:
-                one = _CVariant(self.case, self.optimised, parts)
+                one = self.make(parts)
                 self.progress(f"{self.case.name}: {', '.join(parts) or 'no part'}")
                 stack.callback(one.close)
                 ready[" + ".join(parts)] = one
@@ -225,6 +254,54 @@ class _CVariant:
     def _fill(self, inputs: Mapping[str, Any]) -> None:
         for name in self.program.inputs:
             self.machine.put(name, inputs[name])
+
+
+class _NumpyVariant:
+    """References in NumPy with some of the parts: as one list of calls, and with values given up once they are read."""
+
+    def __init__(self, case: BenchCase, optimised: Graph, parts: tuple[Part, ...]) -> None:
+        self.case, self.parts = case, parts
+        self.graph = optimised if "graph" in parts else case.graph
+        self._opaque = OpaqueNodes(self.graph)
+        self._kept = frozenset() if "memory reuse" in parts else frozenset(self.graph.producers)
+        self._calls = CallList(self.graph, self._opaque, kept=bool(self._kept)) if "one launch" in parts else None
+        self._inputs = checked_inputs(self.graph, case.inputs(0))
+
+    def call(self) -> None:
+        """One run: a call of the list, or one for each operator."""
+        self._outputs(self._inputs)
+
+    def _outputs(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
+        if self._calls is None:
+            return run(self.graph, inputs, Floats(), opaque=self._opaque, keep=self._kept)
+        return dict(zip(self.graph.outputs, self._calls(*inputs.values()), strict=True))
+
+    def error(self) -> float:
+        """The error of its outputs for the checked inputs."""
+        return self.case.error(self._outputs(checked_inputs(self.graph, self.case.checked[0])))
+
+    def row(self, samples: tuple[float, ...], plain: tuple[float, ...], error: float) -> AblationRow:
+        """The row of its samples; its memory is that of results, each counted where it is a view as well."""
+        launches = len(self.graph.nodes)
+        calls = launches if self._calls is None else 1
+        return AblationRow(self.parts, launches, calls, self._memory(), samples, plain, error)
+
+    def _memory(self) -> int:
+        """The most bytes that results take at once."""
+        last = last_uses(self.graph, frozenset(self.graph.outputs.values()) | self._kept)
+        held = most = 0
+        for index, node in enumerate(self.graph.nodes):
+            held += sum(self._bytes(value) for value in node.outputs if value)
+            most = max(most, held)
+            held -= sum(self._bytes(value) for value in last.get(index, ()) if value in self.graph.producers)
+        return most
+
+    def _bytes(self, value: str) -> int:
+        type = self.graph.type(value)
+        return type.elements({}) * type.dtype.itemsize if isinstance(type, TensorType) else 0
+
+    def close(self) -> None:
+        """Nothing is held beyond the variant itself."""
 
 
 def _planned(case: BenchCase, optimised: Graph | Plan) -> Iterator[AblationRow]:

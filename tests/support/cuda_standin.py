@@ -122,6 +122,7 @@ class Graph:
                 done.add(one)
                 left.remove(one)
 
+        self.cuda.graphs_launched += 1
         self.cuda.replayed += len(self.works)
         stream.push(replay)
 
@@ -197,13 +198,13 @@ class Memory:
 class StandIn:
     """The parts of CuPy that machines use; `limit` is the memory there is, `taken` what is taken, in bytes.
 
-    `launched` counts kernels that are launched, `replayed` the works of graphs each time one is.
+    `launched` counts kernels that are launched, `graphs_launched` graphs, `replayed` the works of a graph each time.
     """
 
     def __init__(self, seed=0, limit=1 << 30, number=0):
         self.rng, self.limit, self.number = random.Random(seed), limit, number
         self.numbers, self.streams, self.taken, self.graphs = itertools.count(1), {}, 0, 0
-        self.launched = self.replayed = 0
+        self.launched = self.replayed = self.graphs_launched = 0
         self.functions, self.memories = {}, weakref.WeakSet()
         self.pool = []  # memory that is given back is taken again by later work of its stream alone
         self.null = Stream(self)

@@ -151,7 +151,9 @@ class Contest:
 @click.option("--time-limit", type=DURATION, default="30s", show_default=True, help="Time limit of each optimisation.")
 @click.option("--check/--no-check", default=True, show_default=True, help="Compare outputs with float64 on the CPU.")
 @click.option("--consumers", is_flag=True, help="Compare the optimised graph with the original in every runtime here.")
-@click.option("--ablation", is_flag=True, help="Time the result without parts of it, on c-cpu or as a plan for a GPU.")
+@click.option(
+    "--ablation", is_flag=True, help="Time the result without parts of it, in C, on NumPy or as a GPU's plan."
+)
 @click.option("--results", metavar="FOLDER", type=_FILE, help="Write a summary and all samples there, as JSON.")
 @output_options
 def bench(
@@ -177,7 +179,7 @@ def bench(
     layouts chosen together, one after the other, either alone, and neither. With --consumers, the original graph and
     the one that `optimize` gives are timed in ONNX Runtime, OpenVINO, torch.compile and XLA, whichever are here. With
     --ablation, the parts are the optimised graph, one call for all kernels, memory that values share, and threads or
-    streams: none, each alone, all but each, and all.
+    streams (not on NumPy): none, each alone, all but each, and all.
     """
     paths = [*(Path(name) for names in models for name in names), *given]
     if not paths:

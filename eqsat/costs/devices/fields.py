@@ -161,7 +161,7 @@ CHECKS: Mapping[str, Callable[[str, Any], None]] = MappingProxyType(
         "gpu": _text(empty=True),
         "integers": _check_operators,
         "packings": _check_packings,
-        "runtime": _one_of("", "onnxruntime", "openvino", "c"),
+        "runtime": _one_of("", "onnxruntime", "openvino", "c", "numpy"),
     }
 )
 #: Fields that may be left out.

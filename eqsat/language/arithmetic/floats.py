@@ -165,9 +165,11 @@ class Floats:
 
     def finish(self, array: Any, type: TensorType) -> Any:
         """The result in the element type declared for it, or float64."""
-        if type.dtype is DType.STRING:
-            return np.asarray(array, object)
-        return np.asarray(array, np.float64 if self.wide and type.dtype.is_float else type.dtype.numpy)
+        return np.asarray(array, self.stored(type))
+
+    def stored(self, type: TensorType) -> np.dtype[Any]:
+        """The element type of the arrays that hold results of a type."""
+        return np.dtype(np.float64) if self.wide and type.dtype.is_float else type.dtype.numpy
 
 
 def _widened(array: Any) -> Any:

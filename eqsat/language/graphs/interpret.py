@@ -16,7 +16,7 @@ from eqsat.system.deadline import check, expect
 #: Seconds that NumPy takes for an element that it reads or writes, and for an operation of a product, on one slow core.
 _ELEMENT_SECONDS, _FLOP_SECONDS = 1e-8, 1e-10
 #: From so many elements on, the time that a node takes is weighed against the deadline before it begins.
-_LONG = 1 << 18
+LONG = 1 << 18
 
 OpaqueRunner = Callable[[Node, list[Any]], list[Any]]
 
@@ -49,8 +49,9 @@ def run_node(
 ) -> list[Any]:
     """The outputs of one node by its operator's reference; TimeUp where there is no time for a large one."""
     declared = spec(node.op)
-    if sum(getattr(o, "size", 0) for o in operands) >= _LONG:
-        expect(_seconds(declared, node.attrs, operands, types, results))
+    elements = sum(getattr(o, "size", 0) for o in operands)
+    if elements >= LONG:
+        expect(expected_seconds(declared, node.attrs, elements, types, results))
     attrs = {k: concrete(v, sizes or {}) for k, v in node.attrs.items()}
     xp = interpretation.namespace(types, results)
     if declared.is_shipped:
@@ -64,15 +65,14 @@ def run_node(
     return [interpretation.finish(o, t) for o, t in zip(outputs, results, strict=True)]
 
 
-def _seconds(
+def expected_seconds(
     declared: OpSpec,
     attrs: Attrs,
-    operands: list[Any],
+    elements: int,
     types: list[TensorType | None],
     results: list[TensorType],
 ) -> float:
-    """About how long a node takes NumPy, which nothing can end."""
-    elements = sum(getattr(o, "size", 0) for o in operands)
+    """About how long a node whose operands have so many elements takes NumPy, which nothing can end."""
     elements += sum(t.elements({}) for t in results if t.is_static)
     counted = declared.flops is not None and declared.is_shipped
     counted = counted and all(t is None or t.is_static for t in (*types, *results))
@@ -111,7 +111,7 @@ def run(
     names: dict[str, list[str]] = {}
     for output, wanted in graph.outputs.items():
         names.setdefault(wanted, []).append(output)
-    last = _last_uses(graph, keep.union(names if each is None else graph.inputs))
+    last = last_uses(graph, keep.union(names if each is None else graph.inputs))
     for index, node in enumerate(graph.nodes):
         check()
         for value in node.inputs:
@@ -161,12 +161,18 @@ def _outputs(
                 remedy="run the model on ONNX Runtime",
             )
         return opaque(node, operands)
+    types, results = node_types(graph, node)
+    return run_node(interpretation, node, operands, types, results, sizes)
+
+
+def node_types(graph: Graph, node: Node) -> tuple[list[TensorType | None], list[TensorType]]:
+    """The types of a node's operands and of its results, unused ones too; GraphError for one that is no tensor."""
     types = [None if v is None else _tensor(graph, v, node) for v in node.inputs]
     results = [_tensor(graph, v, node) if v else None for v in node.outputs]
     if any(r is None for r in results):
         inferred = spec(node.op).result_types(types, node.attrs)
         results = [r or i for r, i in zip(results, inferred, strict=True)]
-    return run_node(interpretation, node, operands, types, [r for r in results if r], sizes)
+    return types, [r for r in results if r]
 
 
 def _tensor(graph: Graph, value: str, node: Node) -> TensorType:
@@ -207,7 +213,7 @@ def _bind(sizes: dict[str, int], declared: ValueType, value: Any) -> None:
             sizes.setdefault(name, int(size))
 
 
-def _last_uses(graph: Graph, wanted: frozenset[str]) -> dict[int, list[str]]:
+def last_uses(graph: Graph, wanted: frozenset[str]) -> dict[int, list[str]]:
     """After which node each value is needed no more; those that are wanted are needed to the end."""
     last: dict[str, int] = {}
     for index, node in enumerate(graph.nodes):

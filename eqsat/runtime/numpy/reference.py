@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from eqsat.language.graphs.interpret import run
 from eqsat.language.onnx.files.origin import OnnxOrigin
 from eqsat.language.terms.graph import Graph, Node
 from eqsat.runtime.inputs import checked_inputs
+from eqsat.runtime.numpy.call_list import CallList, has_call_list
 
 if TYPE_CHECKING:
     from onnx import ModelProto, NodeProto
@@ -33,12 +35,16 @@ class ReferenceBackend:
 
 
 class ReferenceProgram:
-    """A graph run node by node."""
+    """A graph as one list of calls, made when it is bound to inputs or runs again.
+
+    It runs node by node the first time, since a list takes as long to make as it saves in some ten runs, and always
+    where sizes are known in a run only.
+    """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self._interpretation = Floats()
         self._opaque = OpaqueNodes(graph)
+        self._has_run = False
 
     def __call__(self, **inputs: Any) -> dict[str, Any]:
         """The outputs by name for inputs by name, as `run` has it."""
@@ -51,11 +57,20 @@ class ReferenceProgram:
     def bind(self, inputs: Mapping[str, Any]) -> Callable[[], object]:
         """A call that runs the graph on these inputs, checked once."""
         checked = checked_inputs(self.graph, inputs)
+        self._has_run = self._calls is not None
         return lambda: self._run(checked)
+
+    @cached_property
+    def _calls(self) -> CallList | None:
+        return CallList(self.graph, self._opaque) if has_call_list(self.graph) else None
 
     def _run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         try:
-            outputs = run(self.graph, inputs, self._interpretation, opaque=self._opaque)
+            if self._has_run and self._calls is not None:
+                outputs = dict(zip(self.graph.outputs, self._calls(*inputs.values()), strict=True))
+            else:
+                self._has_run = True
+                outputs = run(self.graph, inputs, Floats(), opaque=self._opaque)
         except (IndexError, ValueError, ZeroDivisionError) as error:
             raise BackendError(
                 f"NumPy failed: {first_line(error)}",

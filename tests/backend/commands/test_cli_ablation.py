@@ -1,4 +1,4 @@
-"""`eqsat bench --ablation`: what each part of a fast program is worth, on a processor and as a plan for a GPU."""
+"""`eqsat bench --ablation`: what each part of a fast program is worth, in C, on NumPy and as a plan for a GPU."""
 
 import json
 from pathlib import Path
@@ -64,6 +64,22 @@ def test_one_thread_leaves_threads_out_and_sizes_are_asked_for(run):
     assert code == 0, error
     _, rows = rows_of("results/ablation-c-cpu.json")
     assert list(rows) == variants(("graph", "one launch", "memory reuse")) and len(rows) == 8
+
+
+def test_on_numpy_the_list_of_calls_and_values_given_up_are_parts(run):
+    save(layers(), Path("layers.onnx"))
+    args = ("bench", "--ablation", "layers.onnx", "--device", "numpy-cpu", "--results", "results")
+    code, out, error = run(*args, *FAST)
+    assert code == 0, error
+    model, rows = rows_of("results/ablation-numpy-cpu.json")
+    assert list(rows) == variants(("graph", "one launch", "memory reuse")) and model["measured"] and "numpy-cpu" in out
+    for names, row in rows.items():
+        assert row["calls"] == (1 if "one launch" in names else row["launches"])
+        assert row["error"] < 1e-5 and row["seconds"] > 0 and row["rounds"] >= 5
+    assert rows[("graph",)]["launches"] < rows[()]["launches"]
+    # All results are of one size; at most the sum of the branches, two products and their sum are held at once.
+    size = 64 * 64 * 4
+    assert (rows[()]["memory"], rows[("memory reuse",)]["memory"]) == (rows[()]["launches"] * size, 4 * size)
 
 
 def test_a_plan_for_a_gpu_that_is_not_here_is_worked_out_and_says_so(run):

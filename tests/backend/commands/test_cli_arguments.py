@@ -69,7 +69,8 @@ UNKNOWN = {
     (
         "--device",
         "onxruntime-cpu",
-    ): "expected one of c-cpu, nvidia-h200, onnxruntime-cpu, openvino-cpu, cuda, or a file that ends in .json\n"
+    ): "expected one of c-cpu, numpy-cpu, nvidia-h200, onnxruntime-cpu, openvino-cpu, cuda, "
+    "or a file that ends in .json\n"
     "  did you mean 'onnxruntime-cpu'?",
     ("--device", "mine.json"): "mine.json: the file cannot be read",
     ("--precision", "exct"): "did you mean 'exact'?",
@@ -126,7 +127,7 @@ def test_help_shows_the_choices_of_the_registries(run, monkeypatch):
     monkeypatch.setitem(EXTRACTORS, "by-hand", EXTRACTORS["greedy"])
     _, out, _ = run("optimize", "--help")
     for shown in (
-        "[c-cpu|nvidia-h200|onnxruntime-cpu|openvino-cpu|cuda|FILE.json]",
+        "[c-cpu|numpy-cpu|nvidia-h200|onnxruntime-cpu|openvino-cpu|cuda|FILE.json]",
         "[ilp|greedy|backtracking|by-hand]",
         "[exact|tf32|mixed|int8|int4|float16|bfloat16]",
         "[sum|worst]",

@@ -70,7 +70,7 @@ def test_the_gpu_is_bound_by_its_stated_limits():
 
 
 def test_unknown_devices_are_refused():
-    with pytest.raises(CostError, match=r"no device 'tpu'\n  expected one of c-cpu, nvidia-h200, onnxruntime-cpu"):
+    with pytest.raises(CostError, match=r"no device 'tpu'\n  expected one of c-cpu, numpy-cpu, nvidia-h200"):
         CostModel("tpu")
 
 

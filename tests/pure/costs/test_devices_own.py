@@ -141,7 +141,8 @@ def test_a_name_that_is_nearly_one_is_asked_after():
         Device.of("onnxruntime-cpus")
     assert str(caught.value) == (
         "no device 'onnxruntime-cpus'\n"
-        "  expected one of c-cpu, nvidia-h200, onnxruntime-cpu, openvino-cpu, cuda, or a file that ends in .json\n"
+        "  expected one of c-cpu, numpy-cpu, nvidia-h200, onnxruntime-cpu, openvino-cpu, cuda, "
+        "or a file that ends in .json\n"
         "  did you mean 'onnxruntime-cpu'?"
     )
     with pytest.raises(UsageError, match="device = 3\n  expected the name of a device, or the path of its file"):

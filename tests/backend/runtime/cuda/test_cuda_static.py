@@ -1,10 +1,15 @@
 """Programs whose buffers stay in place, where inputs and outputs share memory, and sizes that are no sizes."""
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import eqsat
 from eqsat.errors import BackendError
+from eqsat.language.arithmetic.floats import Floats
+from eqsat.language.graphs.interpret import run
 from eqsat.runtime.cuda.device.machine import GpuMachine
 from eqsat.runtime.cuda.program.lowering import program_of
 from eqsat.runtime.programs.arena import arrange
@@ -41,6 +46,53 @@ def test_outputs_may_be_one_another_and_an_input_seen_in_other_ways():
         np.testing.assert_array_equal(np.concatenate([made["left"], made["right"]], axis=1), made["y"])
     held = static(x=static.inputs["x"])
     np.testing.assert_allclose(cuda.cupy.asnumpy(held["y"]), np.exp(2 * X), rtol=1e-5)
+
+
+def alternating(count):
+    """As many operators, none of which is one kernel with those before it."""
+    g = eqsat.Graph("alternating")
+    x = y = g.input("x", (4, 4))
+    for number in range(count):
+        y = eqsat.softmax(y, axis=number % 2) if number % 4 else y @ x
+    g.output("y", y)
+    return g.build()
+
+
+@pytest.mark.parametrize("count", [2, 24])
+def test_a_run_launches_one_graph_and_nothing_else_however_many_operators_there_are(count):
+    graph = alternating(count)
+    assert len(program_of(graph).launches) >= count / 2
+    program, cuda = compiled(graph)
+    call = program.bind({"x": X})
+    for _ in range(3):
+        launched, graphs, replayed = cuda.launched, cuda.graphs_launched, cuda.replayed
+        call()
+        assert (cuda.launched, cuda.graphs_launched) == (launched, graphs + 1)
+        assert cuda.replayed - replayed >= len(program_of(graph).launches)
+    entered = calls_of(call)
+    assert entered.count("launch") == 1 and len(entered) < 20
+    np.testing.assert_allclose(program.run({"x": X})["y"], run(graph, {"x": X}, Floats())["y"], rtol=1e-4)
+
+
+def calls_of(call):
+    """The functions of eqsat's runtime that a call enters before the stand-in computes anything: their names."""
+    entered = []
+    runtime, standin = str(Path(eqsat.__file__).parent / "runtime"), sys.modules[StandIn.__module__].__file__
+
+    def watch(frame, event, arg):
+        if event == "call" and frame.f_code.co_filename.startswith(runtime):
+            caller = frame.f_back
+            while caller is not None and caller.f_code.co_filename != standin:
+                caller = caller.f_back
+            if caller is None:
+                entered.append(frame.f_code.co_name)
+
+    sys.setprofile(watch)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return entered
 
 
 def over(cuda, array, held):
