@@ -12,6 +12,7 @@ from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.given import GivenGradient, check_by_differences, given_gradient
 from eqsat.language.comprehension.gradients.gradient import gradient_of
 from eqsat.language.comprehension.graphs.operators import operator_of
+from eqsat.language.comprehension.graphs.reference import applied
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.pytorch import is_recorded, is_traced, recorded, traced
 from eqsat.language.comprehension.text.parser import fault, parse
@@ -89,11 +90,14 @@ class DefinedFunction(TensorFunction):
     def __call__(self, /, *arguments: Any, out: Any = None, **named: Any) -> Any:
         """The results; ShapeError or UsageError for arguments that do not fit, BoundsError for indices that do not.
 
-        Of tensors of a graph, the results are tensors of that graph. Of tensors of PyTorch in which it asks for
-        gradients, it records `gradient`, as of any other function.
+        In the reference of an operator the arithmetic `xp` goes first, as in `f(xp, A, x)`; tensors are what that
+        computes with. Of tensors of a graph, the results are tensors of that graph. Of tensors of PyTorch in which it
+        asks for gradients, it records `gradient`, as of any other function.
         """
         if is_traced():
             return traced(self.whole_source, "", arguments, named, out)
+        if arguments and isinstance(getattr(arguments[0], "exact", None), bool):
+            return applied(arguments[0], self, self.by_name(arguments[1:], named))
         values = (*arguments, *named.values())
         for value in values:
             if isinstance(value, Tensor):

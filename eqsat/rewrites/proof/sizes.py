@@ -8,7 +8,7 @@ from functools import partial
 from operator import ge, le
 from typing import Any
 
-from eqsat.errors import GraphError
+from eqsat.errors import EqsatError, GraphError
 from eqsat.language.declaration import OpSpec
 from eqsat.language.declaration.spec import REQUIRED
 from eqsat.language.ops import spec
@@ -145,8 +145,8 @@ def _proved_up_to(rule: Rule, rank: int, opaque: frozenset[str]) -> SizesProof:
             matches += result
     except (NotParametric, TooManyQuestions) as error:
         return SizesProof(-1, matches, open=str(error))
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, Z3Exception) as error:
-        # A reference that does what arrays of unknown sizes do not, or a condition that does.
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, EqsatError, Z3Exception) as error:
+        # A reference that does what arrays of unknown sizes do not, or refuses some sizes; or such a condition.
         return SizesProof(-1, matches, open=f"{type(error).__name__}: {error}")
     return SizesProof(rank, matches)
 

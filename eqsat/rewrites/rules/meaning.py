@@ -27,7 +27,7 @@ def fingerprint(function: Any) -> bytes:
     """A hash of a function and of all that it calls, of this package or of the function's own module.
 
     Global numbers and texts that it reads count too. An object with a `reference`, as a registered operator is, stands
-    for that function.
+    for that function, and comprehensions stand for their text.
     """
     digest = hashlib.blake2b(digest_size=12)
     home = getattr(getattr(function, "reference", function), "__module__", None)
@@ -37,7 +37,8 @@ def fingerprint(function: Any) -> bytes:
         one = pending.pop()
         one = getattr(one, "reference", one)
         if not isinstance(one, FunctionType) or not _is_followed(one, home):
-            digest.update(repr(one).encode() if isinstance(one, int | float | str) else b"")
+            text = getattr(one, "source", one)  # comprehensions
+            digest.update(repr(text).encode() if isinstance(text, int | float | str) else b"")
             continue
         if (one.__module__, one.__qualname__) in seen:
             continue

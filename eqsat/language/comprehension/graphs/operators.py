@@ -12,8 +12,6 @@ from keyword import iskeyword
 from random import Random
 from typing import Any
 
-import numpy as np
-
 from eqsat.errors import ComprehensionError, EqsatError, ShapeError
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.graphs.forms import index_form
@@ -21,7 +19,7 @@ from eqsat.language.comprehension.graphs.laws import definition_laws
 from eqsat.language.comprehension.graphs.linearity import is_linear
 from eqsat.language.comprehension.graphs.orders import order_laws
 from eqsat.language.comprehension.graphs.products import ProductSum, einsum_of
-from eqsat.language.comprehension.graphs.reference import compute, zeros
+from eqsat.language.comprehension.graphs.reference import applied
 from eqsat.language.comprehension.meaning.element_types import NAMED, UNSIGNED
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.text.parser import parse
@@ -135,19 +133,8 @@ def _declared(name: str, given_function: TensorFunction, law: str | None) -> OpS
     names = (*operands, *scope.updated)
 
     def reference(xp: Any, /, *given: Any, **scalars: Any) -> Any:  # scalars may be called xp
-        function = _function(text)
-        scope, types = function.scope, function.types
         tensors = {one: array for one, array in zip(names, given, strict=False) if array is not None}
-        values = {one: int(scalars[one]) for one in function.needs}
-        shapes = {one: np.shape(tensors[one]) for one in operands} | dict.fromkeys(function.needs, ())
-        inferred = function.inferred(shapes, values)
-        numbers = {one: np.asarray(value, types[one].numpy) for one, value in values.items()}
-        for one in scope.updated:
-            if one not in tensors:
-                tensors[one] = zeros(xp, types, inferred, one, tensors)
-        made = compute(xp, scope, types, inferred, {**tensors, **numbers})
-        results = tuple(made[one] for one in function.results)
-        return results[0] if len(results) == 1 else results
+        return applied(xp, _function(text), {**tensors, **scalars})
 
     def infer(given: Operands, attrs: Attrs) -> Sequence[TensorType]:
         function = _function(text)

@@ -15,6 +15,7 @@ import numpy as np
 from eqsat.errors import BoundsError, GraphError
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.comprehension.extents.ranges import Inferred
+from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.graphs.products import einsum_of
 from eqsat.language.comprehension.meaning import mathematics
 from eqsat.language.comprehension.meaning.constants import constant
@@ -55,6 +56,26 @@ _NAMES = MappingProxyType(
 _WHOLE = FloatNamespace()
 _JOINED = {"+": "add", "*": "multiply", "min": "minimum", "max": "maximum"}
 _FOLDED = {"+": "sum", "*": "prod", "min": "min", "max": "max"}
+
+
+def applied(xp: Any, function: TensorFunction, given: Mapping[str, Any]) -> Any:
+    """The results of a function, one or a tuple, for tensors and numbers by name, with the arithmetic of `xp`."""
+    scope, types = function.scope, function.types
+    values = {one: int(given[one]) for one in function.needs}
+    shapes = {one: np.shape(given[one]) for one in function.operands} | dict.fromkeys(function.needs, ())
+    inferred = function.inferred(shapes, values)
+    tensors = {one: array for one, array in given.items() if one not in values}
+    like = _float_of(types, {one: array for one, array in tensors.items() if not isinstance(array, bool | int | float)})
+    for one, array in tensors.items():
+        if isinstance(array, bool | int | float):
+            tensors[one] = xp.number(array, like) if types[one].is_float else np.asarray(array, types[one].numpy)
+    numbers = {one: np.asarray(value, types[one].numpy) for one, value in values.items()}
+    for one in scope.updated:
+        if one not in tensors:
+            tensors[one] = zeros(xp, types, inferred, one, tensors)
+    made = compute(xp, scope, types, inferred, {**tensors, **numbers})
+    results = tuple(made[one] for one in function.results)
+    return results[0] if len(results) == 1 else results
 
 
 def compute(
