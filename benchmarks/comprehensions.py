@@ -2,7 +2,8 @@
 
 `python -m benchmarks.comprehensions [--threads N] [--tune SECONDS] [--runs N] [CASE …]` tunes each operator, then calls
 all contenders in turn, in another order each round, in one process, and prints a table and writes it as JSON. Every
-result is held against NumPy's. Calls are whole: what a caller waits for, the allocation of results included.
+result is held against NumPy's. Calls are whole: what a caller waits for, the allocation of results included. Beside
+them are the times of the kernels alone, on arrays that were looked at once, into results that are there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ from benchmarks.rows import document
 RESULTS = Path(__file__).parent / "results"
 Call = Callable[[], Any]
 OWN = ("naive", "default", "tuned")
+#: What follows the label of a contender whose kernel alone is called.
+KERNEL = ", kernel"
+FEW = 20
 PEERS = ("openvino", "torch")
 
 
@@ -76,25 +80,16 @@ def measured(name: str, case: OperatorCase, threads: int, seconds: float, runs: 
             size = float(np.max(np.abs(reference)))
             if not np.allclose(made, reference, rtol=1e-3, atol=1e-4 * size):
                 raise SystemExit(f"{name}: {label} differs from NumPy by {np.max(np.abs(made - reference))}")
-    times: dict[str, list[float]] = {label: [] for label in calls}
-    begin, order = time.perf_counter(), Random(0)
-    while len(times["numpy"]) < runs and time.perf_counter() - begin < limit:
-        # Who follows a contender with the same operands finds them in the cache: each round has an order of its own.
-        for label, call in order.sample(list(calls.items()), len(calls)):
-            if label == "naive" and len(times[label]) > 20 and times[label][0] > 20 * times["numpy"][0]:
-                continue
-            start = time.perf_counter()
-            call()
-            times[label].append(time.perf_counter() - start)
-    microseconds = {
-        label: [round(1e6 * float(np.quantile(own, q)), 2) for q in (0.0, 0.5, 0.9)] for label, own in times.items()
-    }
+    kernels = {label: calls[label].kernel.bind(*arguments.values()) for label in OWN}
+    times = timed({**calls, **{f"{label}{KERNEL}": call for label, call in kernels.items()}}, runs, limit)
+    microseconds = {label: quantiles(times[label]) for label in calls}
     peer = min((label for label in calls if label not in OWN), key=lambda label: microseconds[label][1])
     row = {
         "case": name,
         "is_of_the_paper": case.is_of_the_paper,
-        "runs": {label: len(own) for label, own in times.items()},
+        "runs": {label: len(times[label]) for label in calls},
         "microseconds": microseconds,
+        "kernel_microseconds": {label: quantiles(times[f"{label}{KERNEL}"]) for label in OWN},
         "best_peer": peer,
         "tuned_over_best_peer": round(microseconds["tuned"][1] / microseconds[peer][1], 3),
     }
@@ -104,16 +99,41 @@ def measured(name: str, case: OperatorCase, threads: int, seconds: float, runs: 
     return row
 
 
-def contenders(case: OperatorCase, arguments: dict[str, Any], threads: int) -> dict[str, Call]:
+def timed(
+    calls: Mapping[str, Call], runs: int, limit: float, now: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Seconds of each call, in rounds of all: so many rounds, or those that begin within a limit in seconds.
+
+    What is written as it stands leaves after twenty calls where it takes as long as twenty of NumPy's.
+    """
+    times: dict[str, list[float]] = {label: [] for label in calls}
+    begin, order = now(), Random(0)
+    while len(times["numpy"]) < runs and now() - begin < limit:
+        # Who follows a contender with the same operands finds them in the cache: each round has an order of its own.
+        for label, call in order.sample(list(calls.items()), len(calls)):
+            own = times[label]
+            if label.startswith("naive") and len(own) >= FEW and own[0] > FEW * times["numpy"][0]:
+                continue
+            start = now()
+            call()
+            own.append(now() - start)
+    return times
+
+
+def quantiles(seconds: list[float]) -> list[float]:
+    """The least, the median and the 90 % quantile of times, in microseconds."""
+    return [round(1e6 * float(one), 2) for one in np.quantile(seconds, (0.0, 0.5, 0.9))]
+
+
+def contenders(case: OperatorCase, arguments: dict[str, Any], threads: int) -> dict[str, Any]:
     """The calls that are timed, by name."""
     import onnxruntime as ort
     import openvino as ov
 
     values = tuple(arguments.values())
-    calls: dict[str, Call] = {"numpy": lambda: case.numpy(*values)}
+    calls: dict[str, Any] = {"numpy": lambda: case.numpy(*values)}
     for label, options in (("naive", "naive"), ("default", "default"), ("tuned", "fastest")):
-        compiled = eqsat.kernel(case.source, options)
-        calls[label] = lambda compiled=compiled: compiled(*values)
+        calls[label] = OwnCall(eqsat.kernel(case.source, options), values)
     model = case.model()
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
@@ -126,6 +146,16 @@ def contenders(case: OperatorCase, arguments: dict[str, Any], threads: int) -> d
     if importlib.util.find_spec("torch") is not None:
         calls["torch.compile"] = _torch(case, values, threads)
     return calls
+
+
+class OwnCall:
+    """A kernel of a comprehension on the operands of a case."""
+
+    def __init__(self, kernel: Any, values: tuple[Any, ...]) -> None:
+        self.kernel, self.values = kernel, values
+
+    def __call__(self) -> Any:
+        return self.kernel(*self.values)
 
 
 def _torch(case: OperatorCase, values: tuple[Any, ...], threads: int) -> Call:

@@ -234,6 +234,14 @@ class ComprehensionKernel:
             return out
         return self.function.deliver(compiled.run(tensors), arguments, named)
 
+    def bind(self, /, *arguments: Any, **named: Any) -> Callable[[], int]:
+        """A call of the compiled kernel alone, on arrays that are looked at once; for measuring.
+
+        It writes results of its own, and returns 0, or 1 where a subscript did not fit.
+        """
+        inferred, tensors = self.function.bind(arguments, named)
+        return self._at(inferred, tensors).bound(tensors)
+
     def _gradient(self, *names: str) -> ComprehensionKernel:
         """The kernel of the gradient in parameters, by options chosen likewise."""
         if names not in self._gradients:

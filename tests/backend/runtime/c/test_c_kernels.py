@@ -452,3 +452,15 @@ def test_a_compiler_without_threads_is_told_of_and_not_tuned_for(tmp_path: Path)
     done = subprocess.run([sys.executable, "-c", script], env=environment, capture_output=True, text=True, check=False)
     assert "a compiler with OpenMP" in done.stdout, done.stderr
     assert done.stdout.splitlines()[-1] == "{1}"
+
+
+def test_a_bound_call_is_the_kernel_alone_and_says_whether_subscripts_fit():
+    table = np.arange(12, dtype=np.float32).reshape(4, 3)
+    kernel = eqsat.kernel(LOOK_UP)
+    at = np.array([3, 0], np.int32)
+    call = kernel.bind(table, at=at)
+    assert call() == call() == 0
+    at[1] = 4  # the array itself is read in each call
+    assert call() == 1
+    with pytest.raises(ShapeError, match="elements of float64"):
+        kernel.bind(table.astype(np.float64), at)
