@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 # Tests start Python some hundred times, which takes half as long where compiled modules are kept.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test test-long test-frameworks test-cuda test-install test-mkl test-torch browser lint benchmarks gpu docs notebooks clean
+.PHONY: demo test test-long test-frameworks test-cuda test-install test-mkl test-torch test-zig browser lint benchmarks gpu docs notebooks clean
 
 demo: $(READY)
 	$(BIN)/python -m benchmarks.demo
@@ -76,6 +76,18 @@ $(MKL)/.ready: pyproject.toml constraints.txt
 	$(MKL)/bin/python -m pip install --quiet -c constraints.txt -e '.[mkl,testing]' pytest
 	@touch $@
 
+# Generated C compiled by the package ziglang, a compiler in a wheel, where the path leads to no other: in an environment of
+# its own (1.3 GB, the wheel 0.1 GB of it).
+ZIG := .venv-zig
+test-zig: $(ZIG)/.ready
+	env -u CC PATH= $(CURDIR)/$(ZIG)/bin/python -m pytest -q tests/backend/runtime/c/test_c_zig.py tests/backend/runtime/c/test_c_kernels.py \
+	  tests/backend/runtime/c/test_c_programs.py tests/backend/runtime/c/test_c_forms.py tests/backend/runtime/c/test_c_comprehensions.py
+
+$(ZIG)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(ZIG)
+	$(ZIG)/bin/python -m pip install --quiet -c constraints.txt -e '.[c,testing]' pytest
+	@touch $@
+
 # A browser for the tests of pages: Debian's, where whoever runs this may install it.
 browser:
 	@command -v chromium >/dev/null \
@@ -106,7 +118,7 @@ gpu: $(READY)
 	$(BIN)/python -m benchmarks.gpu
 
 clean:
-	rm -rf $(VENV) $(TORCH) $(FRAMEWORKS) $(CUDA) $(MKL)
+	rm -rf $(VENV) $(TORCH) $(FRAMEWORKS) $(CUDA) $(MKL) $(ZIG)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eqsat needs Python 3.11 or later; try make PYTHON=python3.12")'

@@ -16,7 +16,7 @@ from eqsat.errors import BackendError
 from eqsat.language.declaration.spec import same_as
 from eqsat.language.onnx.read.importer import load as read
 from eqsat.language.terms import DType, TensorType
-from eqsat.runtime.backend import select
+from eqsat.runtime.backend import BACKENDS, select
 from eqsat.runtime.c.blas import blas_threads
 from eqsat.runtime.c.program.kernels import CKernel
 from eqsat.runtime.c.program.lowering import c_program
@@ -154,10 +154,11 @@ except BackendError as error:
     print(error)
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    others = [name for name in ("onnxruntime", "numpy", "openvino") if BACKENDS[name].available() is None]
     assert done.stdout == (
         "backend 'c' cannot be used here: no C compiler is found; install gcc or clang, or pip install 'eqsat[c]'\n"
         "  expected a backend that is installed\n"
-        "  use one of onnxruntime, numpy, openvino\n"
+        f"  use one of {', '.join(others)}\n"
     )
 
 
