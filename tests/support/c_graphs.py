@@ -1,21 +1,12 @@
-"""Graphs of one product or convolution and what follows it, and a run of all of them and of every operator in C.
-
-As a script it runs them by the choice of each form, for a process whose compiler adds checks to the code.
-"""
-
-from itertools import product as product_of
+"""Graphs of one product or convolution and what follows it, and of operators on small elements."""
 
 import numpy as np
 
 import eqsat
 from eqsat.language.graphs.builder import Builder
-from eqsat.language.ops import OPS
 from eqsat.language.terms import DType
-from eqsat.runtime.c.program.kernels import KernelChoice, default_choice
-from eqsat.runtime.c.program.lowering import c_program
-from eqsat.runtime.kernels.nests.groups.lowering import CORES
 from eqsat.runtime.kernels.nests.options import MappingOptions
-from tests.support.c_programs import assert_same, computed, graph_of, graph_of_calls
+from tests.support.c_programs import graph_of_calls
 
 RNG = np.random.default_rng(3)
 #: A few roundings of floats of 16 bits, as a share of the largest element.
@@ -95,38 +86,3 @@ OPTIONS = (MappingOptions(), MappingOptions(13, 2, unroll=1, vector_bytes=64, pr
 
 def inputs_of(graph):
     return {name: RNG.standard_normal(graph.type(name).static).astype(np.float32) for name in graph.inputs}
-
-
-def run_all() -> int:
-    """Run every graph in the forms that it has, and operators, those element by element in part; how many runs."""
-    runs = 0
-    for make in GRAPHS.values():
-        graph = make()
-        inputs = inputs_of(graph)
-        kernels = [launch.work for launch in c_program(graph).launches]
-        for form, options in product_of(sorted({form for kernel in kernels for form in kernel.forms}), OPTIONS):
-
-            def chosen(kernel, form=form, options=options):
-                return KernelChoice(form, options) if form in kernel.forms else default_choice(kernel)
-
-            assert_same(graph, computed(graph, inputs, chosen)[1], inputs, 3e-6)
-            runs += 1
-    graph, inputs = small_elements()
-    for width in (16, 32, 64):
-
-        def wide(kernel, width=width):
-            return KernelChoice("direct", MappingOptions(vector_bytes=width))
-
-        assert_same(graph, computed(graph, inputs, wide)[1], inputs, HALF)
-        runs += 1
-    names = sorted(n for n, one in OPS.items() if one.sample is not None and not one.random and one.is_shipped)
-    for number, name in enumerate(names):
-        if name in CORES or number % 5 == 0:
-            graph, inputs = graph_of(name, 2 if name in CORES else 1)
-            assert_same(graph, computed(graph, inputs)[1], inputs)
-            runs += 1
-    return runs
-
-
-if __name__ == "__main__":
-    print(run_all())
