@@ -9,6 +9,7 @@ from typing import Any
 
 from eqsat.egraph.egraph import EGraph
 from eqsat.egraph.matching.match import Match
+from eqsat.language.ops import OPS
 from eqsat.language.terms.types import TensorType
 from eqsat.rewrites.conditions.functions import is_uniform, number, wide
 from eqsat.rewrites.rules.rule import Rule
@@ -18,12 +19,16 @@ UNKNOWN = 64
 
 
 class ChosenNodes:
-    """The first of the chosen e-nodes, of some operators where these are given, for each class that is computed."""
+    """The first of the chosen e-nodes, of some operators where these are given, for each class that is computed.
+
+    Operators that a user declares come last: theories read none of them, and may read what defines them.
+    """
 
     def __init__(self, egraph: EGraph, chosen: Collection[int], operators: Collection[str] | None = None) -> None:
         self.egraph = egraph
         self.made: dict[int, int] = {}
-        for enode in sorted(chosen):
+        others = {name for name, declared in OPS.items() if not declared.is_shipped}
+        for enode in sorted(chosen, key=lambda one: (egraph.nodes[one].op in others, one)):
             leader = egraph.find(enode)
             if operators is None or egraph.nodes[enode].op in operators:
                 self.made.setdefault(leader, enode)
