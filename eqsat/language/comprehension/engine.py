@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from typing import Any
 
-from eqsat.errors import ComprehensionNameError, ShapeError, nearest
+from eqsat.errors import ComprehensionNameError, ShapeError, UsageError, nearest
 from eqsat.language.comprehension.calls import MAKERS
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.given import GivenGradient, check_by_differences, given_gradient
 from eqsat.language.comprehension.gradients.gradient import gradient_of
 from eqsat.language.comprehension.graphs.operators import operator_of
-from eqsat.language.comprehension.graphs.reference import applied
+from eqsat.language.comprehension.graphs.reference import applied, check_given
 from eqsat.language.comprehension.meaning.resolver import resolve
 from eqsat.language.comprehension.pytorch import is_recorded, is_traced, recorded, traced
 from eqsat.language.comprehension.text.parser import fault, parse
@@ -97,7 +97,11 @@ class DefinedFunction(TensorFunction):
         if is_traced():
             return traced(self.whole_source, "", arguments, named, out)
         if arguments and isinstance(getattr(arguments[0], "exact", None), bool):
-            return applied(arguments[0], self, self.by_name(arguments[1:], named))
+            if out is not None:
+                raise UsageError(f"{self.name} with out= in a reference", expected="results that it returns")
+            given = self.by_name(arguments[1:], named)
+            check_given(arguments[0], self, given)
+            return applied(arguments[0], self, given)
         values = (*arguments, *named.values())
         for value in values:
             if isinstance(value, Tensor):

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from eqsat.errors import ShapeError
 from eqsat.language.arithmetic.floats import Floats
 from eqsat.language.ops import spec
 from eqsat.language.terms import Bindings, DType
@@ -85,9 +86,15 @@ def _both_signs(operand: Drawn) -> Drawn:
 
 
 def integer_mismatch(rule: Rule, bindings: Bindings) -> Found | None:
-    """An instance with integers in place of floats whose sides differ, and why; None where there is none."""
+    """An instance with integers in place of floats whose sides differ, and why; None where there is none.
+
+    None as well where a reference refuses integers, as one does that calls a comprehension of floats.
+    """
     instances = ((name, integer_instance(rule, bindings, numbers, kind)) for numbers, kind, name in _KINDS)
-    return _differing(rule, ((n, i) for n, i in instances if i is not None), _same, "elements differ")
+    try:
+        return _differing(rule, ((n, i) for n, i in instances if i is not None), _same, "elements differ")
+    except ShapeError:
+        return None
 
 
 def _same(a: Any, b: Any) -> bool:

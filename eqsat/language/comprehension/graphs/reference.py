@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from eqsat.errors import BoundsError, GraphError
+from eqsat.errors import BoundsError, GraphError, ShapeError
 from eqsat.language.arithmetic.floats import FloatNamespace
 from eqsat.language.comprehension.extents.ranges import Inferred
 from eqsat.language.comprehension.functions import TensorFunction
@@ -56,6 +56,40 @@ _NAMES = MappingProxyType(
 _WHOLE = FloatNamespace()
 _JOINED = {"+": "add", "*": "multiply", "min": "minimum", "max": "maximum"}
 _FOLDED = {"+": "sum", "*": "prod", "min": "min", "max": "max"}
+
+
+def check_given(xp: Any, function: TensorFunction, given: Mapping[str, Any]) -> None:
+    """ShapeError for arguments in the reference of an operator that are not what the text states.
+
+    Where a reference is computed in floats, those of any width stand for floats of the text; whole numbers and truth
+    values are those of the text. Elsewhere residues and terms stand for all.
+    """
+    for name, value in given.items():
+        dtype = function.types[name]
+        if isinstance(value, bool | int | float):
+            function.argument(name, dtype, value)
+            if name in function.scope.updated:
+                raise ShapeError(f"{value!r}", where=f"{function.name}, {name}", expected="a tensor")
+        elif not hasattr(value, "dtype") or not hasattr(value, "shape"):
+            kind = f"{function.name}, {name}"
+            raise ShapeError(f"a {type(value).__name__}", where=kind, expected="a tensor or a number")
+        elif isinstance(xp, FloatNamespace) and not (dtype.is_float and _is_float(value)):
+            function.checked(name, dtype, value)
+    shapes = {one: np.shape(given[one]) for one in function.operands} | dict.fromkeys(function.needs, ())
+    inferred = function.inferred(shapes, {one: int(given[one]) for one in function.needs})
+    for name in function.scope.updated:
+        if name in given and np.shape(given[name]) != tuple(inferred.shapes[name]):
+            expected = f"shape {list(inferred.shapes[name])}"
+            raise ShapeError(
+                f"shape {list(np.shape(given[name]))}", where=f"{function.name}, {name}", expected=expected
+            )
+
+
+def _is_float(value: Any) -> bool:
+    try:
+        return DType.of(value.dtype).is_float
+    except (KeyError, TypeError, ValueError, GraphError):
+        return False
 
 
 def applied(xp: Any, function: TensorFunction, given: Mapping[str, Any]) -> Any:

@@ -138,3 +138,25 @@ def test_an_array_is_no_arithmetic():
     assert not hasattr(TensorType.of("float32", (2,)), "exact")
     with pytest.raises(UsageError, match="project of 3 arguments"):
         eqsat.comprehension(SOURCE).project(np.ones(3), np.ones((3, 5)), np.ones(5))
+
+
+def test_what_a_text_does_not_state_is_refused_in_a_reference_too():
+    """Integers in place of floats, 64 bits in place of 32, and a tensor to be updated of another shape."""
+    f = eqsat.comprehension("""
+        def halves(float(N) x) -> (y) { y(i) = x(i) / 2 * 2 }
+        def squares(int32(N) x) -> (y) { y(i) = x(i) * x(i) }
+        def added(float(N) x) -> (y) { y(i) += x(i) }
+    """)
+    xp, x = FloatNamespace(), np.arange(4.0)
+    assert f.halves(xp, x).tolist() == [0.0, 1.0, 2.0, 3.0]
+    for call, message in (
+        (lambda: f.halves(xp, np.arange(4)), "halves, x: elements of int64\n  expected float32"),
+        (lambda: f.squares(xp, np.array([1 << 20])), "squares, x: elements of int64\n  expected int32"),
+        (lambda: f.added(xp, x, y=np.ones(7)), r"added, y: shape \[7\]\n  expected shape \[4\]"),
+        (lambda: f.added(xp, x, y=1.0), "added, y: 1.0\n  expected a tensor"),
+        (lambda: f.halves(xp, [1.0]), "halves, x: a list\n  expected a tensor or a number"),
+    ):
+        with pytest.raises(ShapeError, match=message):
+            call()
+    with pytest.raises(UsageError, match="added with out= in a reference"):
+        f.added(xp, x, out=np.ones(4))
