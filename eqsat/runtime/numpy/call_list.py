@@ -42,10 +42,11 @@ class CallList:
 
     def __init__(self, graph: Graph, opaque: OpaqueRunner, *, kept: bool = False) -> None:
         self._writer = _CallWriter(graph, opaque, kept)
-        self._file = f"<calls of {graph.name}>"
+        self._file = "<calls of a graph>"
         made: dict[str, Any] = self._writer.bound
         exec(compile("\n".join(self._writer.lines), self._file, "exec"), made)
-        self._function: Callable[..., tuple[Any, ...]] = made["calls"]
+        # Taken out of its own globals, so that it goes with its program, and the constants with it.
+        self._function: Callable[..., tuple[Any, ...]] = made.pop("calls")
 
     @property
     def text(self) -> str:
@@ -66,7 +67,7 @@ class CallList:
         while trace is not None and trace.tb_frame.f_code.co_filename != self._file:
             trace = trace.tb_next
         node = None if trace is None else self._writer.called.get(trace.tb_lineno)
-        if node is not None and not spec(node.op).is_shipped:
+        if node is not None and node.op != OPAQUE and not spec(node.op).is_shipped:
             types, _ = node_types(self._writer.graph, node)
             with declaration_at_fault(spec(node.op), "reference", types, node.attrs):
                 raise error
@@ -124,7 +125,8 @@ class _CallWriter:
         self._look(math.inf)
         operands = ", ".join(map(self._value, node.inputs))
         results = self._results(node, len(node.outputs))
-        self._call(node, f" {', '.join(results)}, = opaque({self._global('n', id(node), node)}, [{operands}])")
+        made = "".join(f"{name}, " for name in results) + ("= " if results else "")
+        self._call(node, f" {made}opaque({self._global('n', id(node), node)}, [{operands}])")
         self._leave(node, results)
 
     def _declared(self, node: Node) -> None:

@@ -1,5 +1,6 @@
 """Graphs on NumPy as one list of calls: what runs between references, and that results are those of a run by nodes."""
 
+import gc
 import sys
 import weakref
 from pathlib import Path
@@ -221,3 +222,37 @@ def test_a_list_looks_at_the_deadline_between_stretches_and_counts_every_node():
         CallList(large, nothing)(np.ones((1 << 17, 4), np.float32))
     # Nodes that take long are each looked at before they begin.
     assert CallList(large, nothing).text.count("check(1)") == 9
+
+
+def test_an_opaque_node_that_fails_does_so_alike_each_time():
+    """Also beside one without results, and in a graph whose name no file has."""
+
+    def fails(node, operands):
+        raise BackendError("it fails")
+
+    nodes = (Node(OPAQUE, ("x",), ("y",), Attrs(op_type="Other")), Node(OPAQUE, ("y",), (), Attrs(op_type="Silent")))
+    graph = Graph("a\0b", ("x",), {"y": "y"}, nodes, {}, dict.fromkeys("xy", F4))
+    calls = CallList(graph, fails)
+    for _ in range(2):
+        with pytest.raises(BackendError, match="it fails"):
+            calls(X)
+    (made,) = CallList(graph, lambda node, operands: operands)(X)
+    np.testing.assert_array_equal(made, X)
+
+
+def test_a_program_that_is_dropped_gives_its_constants_back_at_once():
+    g = eqsat.Graph("weights")
+    g.output("y", g.input("x", (4, 4)) @ g.constant(np.ones((4, 4), np.float32)))
+    graph = g.build()
+    program = select("numpy").compile(graph)
+    (constant,) = graph.constants.values()
+    held = weakref.ref(constant.array)
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(3):
+            program.run({"x": np.ones((4, 4), np.float32)})
+        del program, graph, constant, g
+        assert held() is None
+    finally:
+        gc.enable()
