@@ -11,7 +11,7 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from eqsat.commands.output import JSON_FILE, STDOUT, PrintsJson, console, debug_option, print_json
+from eqsat.commands.output import JSON_FILE, STDOUT, console, debug_option, print_json
 from eqsat.report.units import duration
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ FAILED = 3
 _COLOURS = {"passed": "green", "dry": "cyan", "absent": "yellow", "skipped": "dim", "failed": "red"}
 
 
-@click.command(cls=PrintsJson)
+@click.command()
 @click.option("--json", "file", type=JSON_FILE, help="Keep it in a file, and go on there; '-' prints it.")
 @click.option("--again", is_flag=True, help="Examine again what has passed.")
 @click.option(

@@ -10,13 +10,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from eqsat.doctor.observation import Examined, Observation
-from eqsat.doctor.steps import INSTALLATION, WORK, ExaminationStep
-from eqsat.system.files import write_text
+from eqsat.doctor.steps import INSTALLATION, STEPS, WORK, ExaminationStep
+from eqsat.errors import UsageError
+from eqsat.system.files import unreadable, write_text
 
 #: The seconds that a step may take; with a tool of NVIDIA's beside it, which slows a GPU down.
 SECONDS, TOOL_SECONDS = 60.0, 180.0
@@ -40,21 +42,33 @@ class Examination:
     again: bool = False
     done: dict[str, Examined] = field(default_factory=dict)
     machine: list[str] = field(default_factory=list)
+    #: Steps of the file that are not examined this time, which it keeps.
+    left: dict[str, Examined] = field(default_factory=dict)
 
     def run(self, only: Sequence[str] = (), *, dry: bool = False, tools: bool = True) -> Iterator[Examined]:
         """Each step as it ends: the installation first, then those whose names contain one of the words.
 
         Without a GPU, or where it is asked for, steps are dry: they go as far as they go on a processor.
         """
+        chosen = [step for step in WORK if not only or any(word.lower() in step.name.lower() for word in only)]
+        if not chosen:
+            known_names = ", ".join(step.name for step in WORK)
+            raise UsageError(
+                f"no step has {' or '.join(map(repr, only))} in its name", expected=f"some of {known_names}"
+            )
         kept = self._read()
+        if self.file is not None and not self.file.exists():
+            write_text(self.file, "{}\n")  # before anything takes long
         for step in INSTALLATION:
             yield self._keep(run_step(step.name, []))
         self.machine = [f"{one.part} {one.text}" for step in INSTALLATION for one in self.done[step.name].observations]
         dry = dry or self.done["GPU"].status != "passed"
-        known = {} if self.again or kept.get("machine") != self.machine else _passed(kept, dry)
-        for step in WORK:
-            if not only or any(word.lower() in step.name.lower() for word in only):
-                yield self._keep(known[step.name] if step.name in known else _examined(step, dry))
+        before = _steps_of(kept) if kept.get("machine") == self.machine else {}
+        self.left = {name: one for name, one in before.items() if name not in self.done}
+        enough = ("passed", "dry") if dry else ("passed",)
+        known = {} if self.again else {name: one for name, one in before.items() if one.status in enough}
+        for step in chosen:
+            yield self._keep(known[step.name] if step.name in known else _examined(step, dry))
         if tools and not only:
             for tool in TOOLS:
                 yield self._keep(known[tool] if tool in known else watched(tool, dry))
@@ -71,32 +85,38 @@ class Examination:
 
     def as_dict(self) -> dict[str, Any]:
         """The examination as JSON has it."""
-        return {"machine": self.machine, "steps": [one.as_dict() for one in self.done.values()]}
+        steps = self.left | self.done
+        order = {name: place for place, name in enumerate((*STEPS, *TOOLS))}
+        ordered = sorted(steps.values(), key=lambda one: order.get(one.step, len(order)))
+        return {"machine": self.machine, "steps": [one.as_dict() for one in ordered]}
 
     def _keep(self, one: Examined) -> Examined:
         self.done[one.step] = one
         if self.file is not None and self.machine:
-            write_text(self.file, json.dumps(self.as_dict(), indent=1, ensure_ascii=False) + "\n")
+            write_text(self.file, json.dumps(self.as_dict(), indent=1) + "\n")
         return one
 
     def _read(self) -> Mapping[str, Any]:
+        """What the file has; nothing where it is no examination. UsageError for one that cannot be read."""
         if self.file is None or not self.file.exists():
             return {}
+        reason = unreadable(self.file)
+        if reason is not None:
+            raise UsageError(f"{self.file}: {reason}", expected="a file that an examination is kept in")
         try:
             read = json.loads(self.file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (ValueError, RecursionError):
             return {}
         return read if isinstance(read, dict) else {}
 
 
-def _passed(kept: Mapping[str, Any], dry: bool) -> dict[str, Examined]:
-    """The steps of a file that need not be examined again."""
-    enough = ("passed", "dry") if dry else ("passed",)
+def _steps_of(kept: Mapping[str, Any]) -> dict[str, Examined]:
+    """The steps of a file by name; none where they are not what an examination writes."""
     try:
         steps = [Examined.of(one) for one in kept.get("steps", ())]
-    except (KeyError, TypeError, ValueError):
+    except (AttributeError, KeyError, TypeError, ValueError):
         return {}
-    return {one.step: one for one in steps if one.status in enough}
+    return {one.step: one for one in steps}
 
 
 def _examined(step: ExaminationStep, dry: bool) -> Examined:
@@ -125,7 +145,7 @@ def run_step(
     *,
     before: Sequence[str] = (),
     seconds: float = SECONDS,
-    command: Callable[[str], Sequence[str]] = lambda name: [sys.executable, "-m", "eqsat.doctor.child", name],
+    command: Callable[[str], Sequence[str]] = lambda name: [sys.executable, "-P", "-m", "eqsat.doctor.child", name],
 ) -> Examined:
     """A step in a process of its own; that it crashed, hung, or was found out by a tool is a observation as well."""
     begin = time.monotonic()
@@ -134,6 +154,7 @@ def run_step(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",
         start_new_session=True,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
@@ -157,10 +178,11 @@ def run_step(
 
 def _kill(process: subprocess.Popen[str]) -> None:
     """End a process and those that it began."""
-    if hasattr(os, "killpg"):
-        os.killpg(process.pid, signal.SIGKILL)
-    else:
+    if not hasattr(os, "killpg"):
         process.kill()
+        return
+    with suppress(ProcessLookupError):  # it has ended by itself
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def _read_lines(out: str, name: str) -> tuple[list[Observation], str]:
@@ -174,8 +196,8 @@ def _read_lines(out: str, name: str) -> tuple[list[Observation], str]:
         if not isinstance(told, dict):
             continue
         part = str(told.get("begun", part))
-        if "found" in told:
-            observations.append(Observation(**told["found"]))
+        with suppress(KeyError, TypeError, ValueError):  # what a library prints may be JSON too
+            observations += [Observation.of(told["found"])] if "found" in told else []
     return observations, part
 
 
@@ -188,5 +210,6 @@ def _fault(code: int, hung: bool, seconds: float, error: str) -> str | None:
     if code == _FOUND:
         return f"{SANITIZER} found errors{said}"
     if code < 0:
-        return f"ended by {signal.Signals(-code).name}{said}"
+        known = {one.value: one.name for one in signal.Signals}
+        return f"ended by {known.get(-code, f'signal {-code}')}{said}"
     return f"ended with code {code}{said}" if code else None

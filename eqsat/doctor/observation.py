@@ -23,6 +23,14 @@ class Observation:
     remedy: str = ""
     figures: Mapping[str, Any] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, record: Mapping[str, Any]) -> Observation:
+        """An observation that JSON has; TypeError or ValueError for what is none."""
+        made = cls(**record)
+        if made.status not in ORDER or not all(isinstance(one, str) for one in (made.part, made.text, made.remedy)):
+            raise ValueError(f"{record!r} is no observation")
+        return made
+
     def as_dict(self) -> dict[str, Any]:
         """The observation as JSON has it, without what is empty."""
         return {name: value for name, value in asdict(self).items() if value or name in ("part", "status")}
@@ -60,5 +68,5 @@ class Examined:
     @classmethod
     def of(cls, record: Mapping[str, Any]) -> Examined:
         """A step that JSON has."""
-        observations = tuple(Observation(**one) for one in record["observations"])
+        observations = tuple(Observation.of(one) for one in record["observations"])
         return cls(str(record["step"]), observations, float(record["seconds"]))

@@ -18,6 +18,7 @@ from eqsat.doctor.examination import Examination, run_step, watched
 from eqsat.doctor.observation import Examined, Observation
 from eqsat.doctor.runners import GpuRunner
 from eqsat.doctor.steps import INSTALLATION, STEPS, WORK, examine
+from eqsat.errors import EqsatError, UsageError
 from eqsat.runtime.backend import BACKENDS
 from eqsat.runtime.cuda import backend
 from eqsat.runtime.cuda.device import toolkit as toolkit_module
@@ -90,14 +91,18 @@ def test_errors_of_packages_are_told(standing, monkeypatch):
         ("sys.exit(5)", "ended with code 5: about to"),
         ("sys.exit(99)", "compute-sanitizer found errors: about to"),
         ("raise MemoryError('none left')", "ended with code 1: MemoryError: none left"),
+        ("os.kill(os.getpid(), 40)", "ended by signal 40: about to"),
+        ("sys.stderr.buffer.write(b'\\xff\\n'); sys.exit(1)", "ended with code 1: \N{REPLACEMENT CHARACTER}"),
     ],
-    ids=["crash", "hang", "code", "tool", "exception"],
+    ids=["crash", "hang", "code", "tool", "exception", "another signal", "no text"],
 )
 def test_a_process_that_goes_wrong_is_told_at_the_part_it_was_at(code, text):
     done = {"part": "first", "status": "passed", "text": "fine"}
     program = f"""
 import json, os, signal, sys, time
 print("what a library says")
+print(json.dumps({{"found": 5}}), json.dumps([1]), sep="\\n")
+print(json.dumps({{"found": {{"part": "x", "status": []}}}}))
 print(json.dumps({{"begun": "first"}}))
 print(json.dumps({{"found": {done!r}}}))
 print(json.dumps({{"begun": "second"}}), flush=True)
@@ -174,10 +179,51 @@ def test_what_passed_is_not_examined_again_and_what_failed_is(tmp_path, monkeypa
     list(Examination(file, again=True).run(tools=False))
     assert len(asked) == len(STEPS)
 
-    file.write_text("{broken")
+
+@pytest.mark.parametrize(
+    "text",
+    ["{broken", "[1]", "[" * 100_000, '{"machine": MACHINE, "steps": [{"step": "streams", "status": []}]}',
+     '{"machine": MACHINE, "steps": [{"step": "streams", "seconds": 1, "observations": [{"part": 1, "status": []}]}]}'],
+    ids=["broken", "a list", "deep", "a step", "an observation"],
+)  # fmt: skip
+def test_a_file_that_is_no_examination_is_written_anew(tmp_path, monkeypatch, text):
+    file = tmp_path / "doctor.json"
+    steps_of(monkeypatch, {})
+    made = Examination(file)
+    list(made.run(tools=False))
+    file.write_text(text.replace("MACHINE", json.dumps(made.machine)))
     asked = steps_of(monkeypatch, {})
     list(Examination(file).run(tools=False))
-    assert len(asked) == len(STEPS)
+    assert len(asked) == len(STEPS) and json.loads(file.read_text())["steps"]
+
+
+def test_a_file_that_cannot_be_read_or_written_is_an_error_at_once(tmp_path, monkeypatch):
+    asked = steps_of(monkeypatch, {})
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(EqsatError, match="pipe: "):
+        next(Examination(tmp_path / "pipe").run())
+    with pytest.raises((EqsatError, OSError)):
+        next(Examination(tmp_path / "absent" / "doctor.json").run())
+    assert not asked
+
+
+def test_some_steps_are_examined_and_the_others_of_the_file_stay(tmp_path, monkeypatch):
+    file = tmp_path / "doctor.json"
+    steps_of(monkeypatch, {"norms in float32": "failed"})
+    list(Examination(file).run(tools=False))
+    asked = steps_of(monkeypatch, {})
+    list(Examination(file, again=True).run(["Streams"], tools=False))
+    assert [name for name, *_ in asked] == [*(step.name for step in INSTALLATION), "streams"]
+    kept = {one["step"]: one["status"] for one in json.loads(file.read_text())["steps"]}
+    assert list(kept) == list(STEPS) and kept["norms in float32"] == "failed"
+    with pytest.raises(UsageError, match="no step has 'nothing' in its name"):
+        next(Examination(file).run(["nothing"]))
+
+
+def test_json_goes_to_standard_output_too():
+    done = doctor("--json", "-", "--dry", "--only", "streams")
+    assert done.returncode == 0, done.stderr
+    assert [one["step"] for one in json.loads(done.stdout)["steps"]] == ["packages", "GPU", "compiler", "streams"]
 
 
 def test_another_machine_is_examined_whole_and_one_without_a_gpu_dry(tmp_path, monkeypatch):

@@ -98,7 +98,7 @@ def plans_for(calls: Sequence[Call], arch: str) -> Iterator[CallPlan]:
 def _asked(calls: Sequence[Call], arch: str, folder: str) -> Iterator[CallPlan]:
     path = os.pathsep.join(filter(None, (folder, os.environ.get("LD_LIBRARY_PATH", ""))))
     done = subprocess.run(
-        [sys.executable, "-m", "eqsat.runtime.cuda.libraries.planner", arch],
+        [sys.executable, "-P", "-m", "eqsat.runtime.cuda.libraries.planner", arch],
         input=pickle.dumps(list(calls)),
         capture_output=True,
         check=False,
