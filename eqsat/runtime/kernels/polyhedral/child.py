@@ -67,13 +67,16 @@ class ScheduleJudgement:
 class ScheduleRequest:
     """A question to isl: runs of chains that may share loops, by number, and how they may.
 
-    `constraints` are relations between elements, by kind, as those of MappingOptions.
+    `constraints` are relations between elements, by kind, as those of MappingOptions. They name statements by their
+    places among all `count`, of which those that have elements are chains: at the `places`, where constraints are.
     """
 
     runs: tuple[tuple[int, ...], ...]
     fusion: Fusion
     skewing: bool = True
     constraints: tuple[tuple[ConstraintKind, str], ...] = ()
+    places: tuple[int, ...] = ()
+    count: int = 0
 
 
 @dataclass(frozen=True)

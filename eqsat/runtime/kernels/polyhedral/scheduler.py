@@ -79,19 +79,28 @@ class _Scheduler:
             given = isl.UnionMap(text)
         except isl.Error:
             raise UsageError(f"the constraint of {kind}, {text!r}, which isl does not read") from None
-        known = {domain.get_tuple_name(): domain.dim(isl.dim_type.set) for domain in self.domains}
+        own = {domain.get_tuple_name(): domain.dim(isl.dim_type.set) for domain in self.domains}
+        places = self.request.places or tuple(range(len(own)))
+        known = {f"S{place}": f"S{number}" for number, place in enumerate(places)}
+        empty = {f"S{place}" for place in range(self.request.count)} - known.keys()
+        kept = isl.UnionMap("{ }")
         for one in _maps(given):
-            for side in (isl.dim_type.in_, isl.dim_type.out):
-                name, count = one.get_tuple_name(side), one.dim(side)
-                if known.get(name) != count:
-                    names = ", ".join(f"{name} of {count} indices" for name, count in known.items())
-                    raise UsageError(
-                        f"the constraint of {kind} speaks of {name} with {count} indices", remedy=f"there are {names}"
-                    )
-            if one.get_tuple_name(isl.dim_type.in_) == one.get_tuple_name(isl.dim_type.out):
+            names = [one.get_tuple_name(side) for side in (isl.dim_type.in_, isl.dim_type.out)]
+            if names[0] == names[1]:
                 raise UsageError(
                     f"the constraint of {kind} is between elements of one statement, which are computed in any order"
                 )
+            if not empty.isdisjoint(names):
+                continue  # it has no elements
+            for name, side in zip(names, (isl.dim_type.in_, isl.dim_type.out), strict=True):
+                count = one.dim(side)
+                if own.get(known.get(name or "", "")) != count:
+                    there = ", ".join(f"{said} of {own[mine]} indices" for said, mine in known.items())
+                    what = f"{name} with {count} indices" if name else "a tuple without a name"
+                    raise UsageError(f"the constraint of {kind} speaks of {what}", remedy=f"there are {there}")
+                one = one.set_tuple_name(side, known[name])
+            kept = kept.union(isl.UnionMap.from_map(one))
+        given = kept
         domain = self._domain(range(len(self.chains)))
         return given.intersect_domain(domain).intersect_range(domain)
 
@@ -127,9 +136,7 @@ class _Scheduler:
         domain = self._domain(chains)
         kinds = {"validity": self.validity, "coincidence": self.validity, "proximity": self.flow}
         wanted = {
-            kind: (pairs.union(self.constraints[kind]) if kind in self.constraints else pairs)
-            .intersect_domain(domain)
-            .intersect_range(domain)
+            kind: self._with_asked(pairs, kind).intersect_domain(domain).intersect_range(domain)
             for kind, pairs in kinds.items()
         }
         isl.DEFAULT_CONTEXT.set_schedule_serialize_sccs(int(self.request.fusion == "min"))
@@ -145,6 +152,13 @@ class _Scheduler:
         except _Refused:
             return None
         return plan, made.get_map()
+
+    def _with_asked(self, pairs: isl.UnionMap, kind: str) -> isl.UnionMap:
+        """Pairs of a kind with those that the caller asks for; loops over what has an order are not coincident."""
+        asked = ("validity", "coincidence") if kind == "coincidence" else (kind,)
+        for one in asked:
+            pairs = pairs.union(self.constraints[one]) if one in self.constraints else pairs
+        return pairs
 
     def _alone(self, chain: int) -> tuple[ComputedPlan, isl.UnionMap]:
         """A chain that shares no loops."""

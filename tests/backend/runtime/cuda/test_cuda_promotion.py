@@ -9,6 +9,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import numpy as np
 import pytest
 
 from eqsat.errors import BackendError
@@ -20,7 +21,7 @@ from eqsat.runtime.kernels.nests.extents import value_at
 from eqsat.runtime.kernels.nests.gpu_options import GpuMapping
 from eqsat.runtime.kernels.source import KernelSource
 from eqsat.testing.cuda.emulator import build
-from tests.support.comprehensions.comprehension_cases import Right, below
+from tests.support.comprehensions.comprehension_cases import Right, below, right
 from tests.support.comprehensions.emulated_corpus import MappedProgram, emulated
 from tests.support.comprehensions.programs_promoted import (
     ADDED,
@@ -200,6 +201,20 @@ def test_copies_fail_where_a_subscript_that_is_read_passes_the_bounds() -> None:
         for descending in (False, True):
             good.check(descending=descending)
             assert failing.run(descending=descending)[1]
+
+
+def test_a_copy_divides_by_nothing_that_a_condition_keeps_from_being_divided_by() -> None:
+    """The subscript is 0 or 1 whatever is divided by, and has no check of its own."""
+    divided = right(
+        "def f(float(V) T, int32(B) J, float(N) A) -> (O) { O(b,n) = J(b) != 0 ? T(7 % J(b) > 0 ? 1 : 0) * A(n) : 0 }",
+        lambda t, j, a: np.where(j != 0, t[(7 % np.where(j == 0, 1, j) > 0) * 1], np.float32(0))[:, None] * a,
+        {"J": below(4)},
+        V=2, B=37, N=33,
+    )  # fmt: skip
+    for mapping in MAPPINGS.values():
+        for one in emulated([divided], GpuMapping.of(mapping)):
+            one.check()
+            one.check(descending=True)
 
 
 def _rows(change: Any) -> Any:

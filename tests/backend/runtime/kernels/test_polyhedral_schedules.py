@@ -213,6 +213,27 @@ def test_constraints_that_mean_nothing_are_refused(constraints: dict[str, str], 
         scheduled(given, MappingOptions.of({"scheduler": "isl", "constraints": constraints}))
 
 
+def test_loops_over_what_a_caller_orders_are_no_tiles() -> None:
+    """c(i) comes before b(i + 1), so that neither has a loop of its own within a shared one."""
+    two = "def f(float(N) a) -> (b, c) { b(i) = a(i) * 2.0  c(i) = b(i) + a(i) }"
+    options = {"scheduler": "isl", "constraints": {"validity": "{ S1[i] -> S0[i + 1] }"}, "threads": 2}
+    text = eqsat.emit(two, np.ones(4000, np.float32), target="c", options=options)
+    assert text.count("for (int") == 1 and "omp parallel" not in text
+
+
+@pytest.mark.parametrize("count", [5, 1, 0])
+def test_constraints_name_statements_by_their_places_also_where_some_have_no_elements(count: int) -> None:
+    """Z has no element where N is 1, and b and c stay the second and the third."""
+    three = "def g(float(N) a) -> (z, b, c) { z(i) = a(i) + a(i+1)  b(i) = a(i) * 2.0  c(i) = b(i) + a(i) }"
+    source = three if count else three.replace("z(i) = a(i) + a(i+1)", "z(i) = a(i)")
+    x = np.arange(count, dtype=np.float32)
+    for validity in ("{ S0[i] -> S2[i] }", "{ S1[i] -> S2[i] }"):
+        options = {"scheduler": "isl", "constraints": {"validity": validity}}
+        _, b, c = eqsat.kernel(source, options)(x)
+        np.testing.assert_array_equal(b, x * 2)
+        np.testing.assert_array_equal(c, x * 3)
+
+
 def test_options_of_isl_are_read_and_refused() -> None:
     options = MappingOptions.of({"scheduler": "isl", "skewing": False, "constraints": [["validity", "{ }"]]})
     assert MappingOptions.of(options.to_dict()) == options

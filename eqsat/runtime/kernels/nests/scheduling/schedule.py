@@ -31,9 +31,10 @@ _ROUNDS = 4
 def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, ...]:
     """The loops of a computation."""
     statements = [without_empty(one) for one in computation.statements]
-    computation = computation.with_statements([one for one in statements if not one.is_empty])
-    if options.scheduler == "isl" and not options.is_naive:
-        by_isl = _by_isl(computation, options)
+    places = [place for place, one in enumerate(statements) if not one.is_empty]
+    computation = computation.with_statements([statements[place] for place in places])
+    if options.scheduler == "isl" and not options.is_naive and places:
+        by_isl = _by_isl(computation, options, places, len(statements))
         if by_isl is not None:
             return tuple(_parallel(by_isl, options))
     nodes: list[Node] = []
@@ -48,10 +49,11 @@ def scheduled(computation: Computation, options: MappingOptions) -> tuple[Node, 
     return tuple(nodes)
 
 
-def _by_isl(computation: Computation, options: MappingOptions) -> list[Node] | None:
+def _by_isl(computation: Computation, options: MappingOptions, places: Sequence[int], count: int) -> list[Node] | None:
     """Loops that isl chooses for the chains of a computation; None, with a warning, where it chooses none.
 
-    Statements that a caller's constraints order are chains of their own, as are those that BLAS computes.
+    Statements that a caller's constraints order are chains of their own, as are those that BLAS computes. `places` are
+    those of the statements among all `count`, by which constraints name them.
     """
     are_apart = apart_in(computation, options.clusters)
     chains = chains_of(computation, "min" if options.constraints else options.fusion, are_apart)
@@ -69,7 +71,9 @@ def _by_isl(computation: Computation, options: MappingOptions) -> list[Node] | N
             runs[-1].append(number)
         else:
             runs.append([number])
-    request = ScheduleRequest(tuple(map(tuple, runs)), options.fusion, options.skewing, options.constraints)
+    request = ScheduleRequest(
+        tuple(map(tuple, runs)), options.fusion, options.skewing, options.constraints, tuple(places), count
+    )
     found = computed_plan(computation, chains, request)
     if found.plan is None:
         warnings.warn(

@@ -17,6 +17,7 @@ from eqsat.runtime.kernels.nests.computation import (
     KernelBuffer,
     Subscript,
     indices_of,
+    is_risky,
     reads,
 )
 from eqsat.runtime.kernels.nests.extents import Extent
@@ -157,11 +158,9 @@ def _elements(value: Expr, is_sure: bool = True) -> Iterator[tuple[ElementRead, 
 
 def _may_copy(read: ElementRead, is_sure: bool) -> bool:
     """True where a copy fails if and only if the read does: what is looked at is a computed subscript, and always."""
-    inner = [one for one in reads(read) if one is not read]
     affine = zip(read.subscripts, read.checked or (False,) * len(read.subscripts), strict=True)
     plain = not any(checked and isinstance(one, AffineIndex) for one, checked in affine)
-    is_checked = any(read.checked) or any(any(one.checked) for one in inner)
-    return plain and bool(read.subscripts) and (is_sure or not is_checked)
+    return plain and bool(read.subscripts) and (is_sure or not is_risky(read))
 
 
 def _kind(read: ElementRead) -> tuple[object, ...]:
