@@ -25,6 +25,7 @@ from eqsat.report.report import Progress
 from eqsat.report.timing.comparison import OutputComparison
 from eqsat.report.timing.compiling import tuned_program
 from eqsat.report.timing.levels import LEAST_SECONDS, LevelTrial
+from eqsat.runtime.cuda.backend import is_static
 from eqsat.runtime.examples import DRAWS
 from eqsat.runtime.measure import LEAST_ROUNDS, WARM_UP
 from eqsat.steps.failures import released, rules_behind
@@ -253,13 +254,17 @@ class Trials:
         return measured
 
     def _tune(self, graph: Graph) -> None:
-        """Measure what makes a graph fastest that has no rival, where its backend has more than one way to run it."""
+        """Measure what makes a graph fastest that has no rival, where its backend has more than one way to run it.
+
+        Nothing is known to be fastest for sizes that only a run knows.
+        """
         settings = self.settings
-        if settings.backend != "c" or not settings.is_plain:
+        if settings.backend != "c" or not settings.is_plain or not is_static(graph):
             return
         self.log.say(Progress("measure", detail="kernels, and regions of ONNX Runtime"))
         try:
-            tuned_program(graph, settings.options.threads)
+            program: Any = tuned_program(graph, settings.options.threads)
+            program.close()
         except TimeUp as late:
             self.log.skipped.append(f"not measured: {late}")
         except EqsatError as error:

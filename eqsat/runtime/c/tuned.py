@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
@@ -126,6 +127,9 @@ def autotune(
             raise CandidateError("other results than with the default options")
         return made
 
+    if options is not None and not isinstance(options, Mapping):
+        expected = "options by name, which all candidates have"
+        raise UsageError(f"options = {options!r}", where="autotune", expected=expected)
     stated = options_for(found, options or {})
     fixed = {name: getattr(stated, name) for name in options or {}}
     space = space_of(found, opened, given, kernel_threads or available_processors(), fixed)
@@ -263,6 +267,9 @@ def fastest_options(function: TensorFunction, inferred: Inferred) -> MappingOpti
         options = MappingOptions() if known is None else MappingOptions.of(dict(known))
     except UsageError:  # options of another version
         return MappingOptions()
+    targets = {one.statement.target for one in function.scope.statements}
+    if not targets.issuperset(name for cluster in options.clusters or () for name in cluster):
+        options = replace(options, clusters=())  # of the same function by other names
     return options if is_callable(options.blas) else MappingOptions()
 
 

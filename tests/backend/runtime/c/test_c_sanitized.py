@@ -33,7 +33,7 @@ def run(part, tmp_path):
         "CC": str(compiler),
         "LD_PRELOAD": library.stdout.strip(),
         "ASAN_OPTIONS": "detect_leaks=0",
-        "XDG_CACHE_HOME": str(tmp_path),
+        "EQSAT_KERNEL_CACHE": str(tmp_path / "kernels"),
         "PYTHONPATH": str(ROOT),
         "OPENBLAS_NUM_THREADS": "1",
     }

@@ -177,3 +177,18 @@ def test_ctrl_c_keeps_the_best_so_far(cache: Path) -> None:
     assert tried >= 1
     a, b = operands()
     assert eqsat.emit(PRODUCT, a, b, options="fastest") == eqsat.emit(PRODUCT, a, b, options=options)
+
+
+def test_clusters_that_were_tuned_are_no_error_of_the_same_function_by_other_names():
+    x = np.ones(64, np.float32)
+    text = "def f(float(N) a) -> (b, c) { b(i) = a(i) * 2.0  c(i) = b(i) + a(i) }"
+    config = TunerConfig(generations=1, population=3, elites=1)
+    eqsat.autotune(text, x, seconds=2.0, config=config, progress=False, options={"clusters": [["b", "c"]]})
+    renamed = "def g(float(M) x) -> (p, q) { p(i) = x(i) * 2.0  q(i) = p(i) + x(i) }"
+    for made, factor in zip(eqsat.kernel(renamed)(x), (2, 3), strict=True):
+        np.testing.assert_array_equal(made, factor * x)
+
+
+def test_options_of_a_search_are_by_name():
+    with pytest.raises(UsageError, match="options = 'naive'\n  expected options by name"):
+        eqsat.autotune("def f(float(N) a) -> (b) { b(i) = a(i) }", np.ones(4, np.float32), options="naive")
