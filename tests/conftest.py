@@ -18,20 +18,30 @@ from eqsat import cli
 from eqsat.costs.table import shipped
 from eqsat.costs.table.table import VARIABLE
 from eqsat.runtime.cuda.compiler.store import CACHE_VARIABLE
-from tests.support.long_tests import LIST, is_listed, read_list
+from tests.support.long_tests import is_listed, read_list
+
+#: The lines of the list of long tests that are of no test that was collected.
+UNKNOWN = pytest.StashKey[list[str]]()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the tests that `make test-long` runs; where all are collected, each line of their list has to be of one."""
+    """Mark the tests that `make test-long` runs."""
     listed = read_list()
     used = set()
     for item in items:
         if (line := is_listed(item.nodeid, listed)) is not None:
             item.add_marker("long")
             used.add(line)
-    whole = config.args == config.getini("testpaths") and not config.option.ignore
-    if whole and (unknown := sorted(listed - used)):
-        raise pytest.UsageError(f"{LIST.name} lists tests that are not there: {', '.join(unknown)}")
+    options = config.option
+    chosen = options.ignore or options.ignore_glob or options.deselect or getattr(options, "lf", False)
+    whole = config.args == config.getini("testpaths") and not chosen
+    config.stash[UNKNOWN] = sorted(listed - used) if whole else []
+
+
+@pytest.fixture
+def unknown_long_tests(request: pytest.FixtureRequest) -> list[str]:
+    """The lines of the list of long tests that are of no test, where all tests are collected."""
+    return request.config.stash[UNKNOWN]
 
 
 def pytest_collection_finish() -> None:

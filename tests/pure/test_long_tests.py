@@ -35,6 +35,10 @@ def test_a_line_is_a_file_a_function_or_a_test():
     assert is_listed("tests/c.py::test_g[y]", listed) is None
 
 
+def test_each_line_of_the_list_is_of_a_test(unknown_long_tests):
+    assert not unknown_long_tests
+
+
 def test_what_is_listed_runs_with_long_tests_alone():
     """One test of the list, asked for by its name: it is collected, and not where long ones are left out."""
     test = next(line for line in sorted(read_list()) if line.startswith("tests/pure/") and line.endswith("]"))
