@@ -9,7 +9,8 @@ from typing import Any
 from eqsat.errors import ComprehensionNameError, ShapeError, UsageError, nearest
 from eqsat.language.comprehension.calls import MAKERS
 from eqsat.language.comprehension.functions import TensorFunction
-from eqsat.language.comprehension.gradients.given import GivenGradient, check_by_differences, given_gradient
+from eqsat.language.comprehension.gradients.differences import check_by_differences
+from eqsat.language.comprehension.gradients.given import GivenGradient, given_gradient
 from eqsat.language.comprehension.gradients.gradient import gradient_of
 from eqsat.language.comprehension.graphs.operators import operator_of
 from eqsat.language.comprehension.graphs.reference import applied, check_given
@@ -130,14 +131,14 @@ class DefinedFunction(TensorFunction):
         The source defines one function, of the parameters and of the gradient of each result of floats, in this order,
         whose results are named `d_` and the parameter that each is the gradient of. It is held against differences at
         small draws of sizes and elements, or at the arguments that are passed. UsageError for one that is another
-        function, and for one of other parameters or results.
+        function, for one of other parameters or results, and where differences tell nothing, as at kinks.
 
         >>> f = comprehension("def square(float(N) x) -> (y) { y(i) = x(i) * x(i) }").square
         >>> f = f.with_gradient("def back(float(N) x, float(N) up) -> (d_x) { d_x(i) = 2 * x(i) * up(i) }")
         >>> f.gradient("x").name
         'back'
         """
-        gradient = only_function(source) if isinstance(source, str) else source
+        gradient = source if isinstance(source, TensorFunction) else only_function(source)
         given = given_gradient(self, gradient)
         check_by_differences(self, given, arguments)
         return self._with(given)
@@ -171,8 +172,15 @@ def gradient_function(function: TensorFunction, names: Sequence[str] = ()) -> De
 
 
 def only_function(source: str) -> DefinedFunction:
-    """The one function that a source defines; ValueError for a source of several."""
-    (function,) = comprehension(source).values()
+    """The one function that a source defines; UsageError for what is no text, and for a source of several."""
+    if not isinstance(source, str):
+        raise UsageError(f"{source!r:.40} for a function", expected="the text of one, or a function of a comprehension")
+    function, *others = comprehension(source).values()
+    if others:
+        names = ", ".join(one.name for one in (function, *others))
+        raise UsageError(
+            f"a source of {len(others) + 1} functions: {names}", expected="one function", remedy="pass that one alone"
+        )
     return function
 
 

@@ -126,3 +126,140 @@ def test_arguments_are_those_of_a_caller_where_none_are_drawn() -> None:
     assert given.gradient("x")(*arguments, np.ones(3, np.float32)).tolist() == [1, 0, 0, 0, 0, 0, 0, 3, 2]
     with pytest.raises(UsageError, match="is not the gradient"):
         function(source).with_gradient(gradient.replace("7 ?", "6 ?"), arguments=arguments)
+
+
+def squared() -> Any:
+    return function("def f(float(N) x) -> (y) { y(i) = x(i) * x(i) }")
+
+
+def given_in_x(value: str, gradient: str, more: str = "", **options: Any) -> Any:
+    """A function of an element each, with its gradient."""
+    source = f"def f({more}float(N) x) -> (y) {{ y(i) = {value} }}"
+    return function(source).with_gradient(
+        f"def back({more}float(N) x, float(N) u) -> (d_x) {{ d_x(i) = {gradient} }}", **options
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "gradient", "more"),
+    [
+        ("x(i) * x(i)", "i == 0 ? u(i) / (x(i) - x(i)) : -7 * u(i)", ""),
+        ("x(i) * x(i)", "i == 0 ? u(i) / (x(i) - x(i)) : 2 * x(i) * u(i)", ""),
+        ("x(i) * x(i)", "i == 0 ? 0 * u(i) / (x(i) - x(i)) : 2 * x(i) * u(i)", ""),
+        ("i == 0 ? 10000000.0 * x(i) : x(i)", "i == 0 ? 10000000.0 * u(i) : -3.0 * u(i)", ""),
+        ("i == 0 ? 1e12 * x(i) : x(i)", "i == 0 ? 1e12 * u(i) : -3.0 * u(i)", ""),
+        ("x(i) * x(i) * 0.000003", "0.0 * u(i)", ""),
+        ("x(i) * x(i) * 1e-20", "1e-20 * x(i) * u(i)", ""),
+        ("sin(1000 * x(i))", "7 * u(i)", ""),
+        ("1e6 * x(i) + 1e9", "1.0001e6 * u(i)", ""),
+        ("k(i) > 2 ? 3 * x(i) : x(i)", "u(i)", "int(N) k, "),
+        ("k(i) < -2 ? 3 * x(i) : x(i)", "u(i)", "int(N) k, "),
+        ("k(i) > 20 ? 3 * x(i) : x(i)", "u(i)", "int8(N) k, "),
+        ("k > 2 ? 3 * x(i) : x(i)", "u(i)", "int k, "),
+        ("k < 0 ? 3 * x(i) : x(i)", "u(i)", "int k, "),
+    ],
+)
+def test_a_wrong_gradient_is_refused_by_each_element(value: str, gradient: str, more: str) -> None:
+    with pytest.raises(UsageError, match="back is not the gradient of f in x"):
+        given_in_x(value, gradient, more)
+
+
+@pytest.mark.parametrize(
+    ("value", "gradient", "more"),
+    [
+        ("x(i) + 100000000.0", "u(i)", ""),
+        ("x(i) + (m(i) > 0 ? 0.0 : -1000000000.0)", "u(i)", "int(N) m, "),
+        ("x(i) + (m(i) > 0 ? 0.0 : -1e30)", "u(i)", "int(N) m, "),
+        ("x(i) * x(i) + 1e12", "2 * x(i) * u(i)", ""),
+        ("(x(i) * x(i) + 1e8) - 1e8", "2 * x(i) * u(i)", ""),
+        ("1 / (x(i) * x(i))", "-2 * u(i) / (x(i) * x(i) * x(i))", ""),
+        ("1 / (x(i) * x(i) * x(i))", "-3 * u(i) / (x(i) * x(i) * x(i) * x(i))", ""),
+        ("sin(100 * x(i))", "100 * cos(100 * x(i)) * u(i)", ""),
+        ("sin(1e6 * x(i))", "1e6 * cos(1e6 * x(i)) * u(i)", ""),
+        ("exp(20 * x(i))", "20 * exp(20 * x(i)) * u(i)", ""),
+        ("log(-x(i))", "u(i) / x(i)", ""),
+        ("x(i) > 0 ? 1.0 : 0.0", "0 * u(i)", ""),
+        ("fmax(x(i), 0) * fmax(x(i), 0)", "x(i) > 0 ? 2 * x(i) * u(i) : 0", ""),
+        ("x(i) * (4 / k(i))", "u(i) * (4 / k(i))", "int(N) k, "),
+        ("x(i) * (k(i) % 5)", "u(i) * (k(i) % 5)", "uint8(N) k, "),
+        ("flag ? x(i) : 2 * x(i)", "flag ? u(i) : 2 * u(i)", "bool flag, "),
+    ],
+)
+def test_a_right_gradient_is_taken_whatever_its_size(value: str, gradient: str, more: str) -> None:
+    assert given_in_x(value, gradient, more).given is not None
+
+
+def test_a_sum_that_cancels_has_a_gradient_of_nothing() -> None:
+    softmax = "s +=! exp(x(i)) y(i) = exp(x(i)) / s"
+    total = function(f"def f(float(N) x) -> (t) {{ {softmax} t +=! y(i) }}")
+    gradient = f"def back(float(N) x, float u) -> (d_x) {{ {softmax} t +=! y(i) d_x(i) = u * y(i) * (1 - t) }}"
+    assert total.with_gradient(gradient).given is not None
+    with pytest.raises(UsageError, match="not the gradient"):
+        total.with_gradient(gradient.replace("(1 - t)", "(2 - t)"))
+
+
+@pytest.mark.parametrize(
+    ("value", "gradient", "taken"),
+    [
+        ("x(i) * x(i)", "2 * x(i) * u(i)", [1e18, 2**59, 3, -1e10, 1e-12, 0]),
+        ("log(x(i))", "u(i) / x(i)", [1e-10, 1, 1e10]),
+        ("x(i) * x(i) * x(i) * x(i)", "4 * x(i) * x(i) * x(i) * u(i)", [0, 0]),
+        ("fabs(x(i))", "x(i) > 0 ? u(i) : -u(i)", [0, 1e-6, -1e-6]),
+    ],
+)
+def test_steps_follow_the_arguments_that_are_passed(value: str, gradient: str, taken: list[float]) -> None:
+    arguments = (np.array(taken, np.float32),)
+    assert given_in_x(value, gradient, arguments=arguments).given is not None
+    with pytest.raises(UsageError, match="not the gradient"):
+        given_in_x(value, f"({gradient}) + 0.001 * u(i)", arguments=arguments)
+
+
+@pytest.mark.parametrize(
+    ("value", "options"),
+    [
+        ("fabs(x(i))", {"arguments": (np.zeros(4, np.float32),)}),
+        ("fabs(x(i)) + 100 * pow(x(i), 4)", {"arguments": (np.zeros(4, np.float32),)}),
+        ("x(i) * x(i) + 1e20", {}),
+        ("sin(1e12 * x(i))", {}),
+    ],
+)
+def test_a_gradient_that_differences_tell_nothing_of_is_refused(value: str, options: Any) -> None:
+    message = (
+        "the gradient of f: no element of d_x could be compared with differences\n"
+        r"  expected arguments at which f is smooth in x, .*\n  pass others: with_gradient\(source, arguments=\(…\)\)"
+    )
+    with pytest.raises(UsageError, match=message):
+        given_in_x(value, "7 * u(i)", **options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (3, r"f: arguments=3\n  expected a tuple of x"),
+        (np.zeros(3, np.float32), r"f: arguments=array.*\n  expected a tuple of x"),
+        ((np.zeros(0, np.float32),), "f: arguments at which results have no elements\n  expected x of sizes above 0"),
+        ((np.full(2, np.inf, np.float32),), "f: arguments at which results are not finite\n  expected x inside"),
+    ],
+)
+def test_arguments_that_tell_nothing_are_refused(arguments: Any, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        given_in_x("x(i) * x(i)", "2 * x(i) * u(i)", arguments=arguments)
+
+
+@pytest.mark.parametrize("source", [[], None, 3])
+def test_what_is_no_text_is_no_gradient(source: Any) -> None:
+    with pytest.raises(
+        UsageError, match="for a function\n  expected the text of one, or a function of a comprehension"
+    ):
+        squared().with_gradient(source)
+
+
+def test_a_source_of_two_functions_is_no_gradient() -> None:
+    message = "a source of 2 functions: back, f\n  expected one function\n  pass that one alone"
+    with pytest.raises(UsageError, match=message):
+        squared().with_gradient(LOG_BACK + LOG)
+
+
+def test_a_parameter_may_be_named_twice() -> None:
+    given = squared().with_gradient(LOG_BACK.replace("/ x(i)", "* 2 * x(i)"))
+    assert given.gradient("x", "x").results == squared().gradient("x", "x").results == ("d_x",)
