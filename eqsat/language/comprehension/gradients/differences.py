@@ -237,7 +237,7 @@ def _is_finite(function: TensorFunction, drawn: Mapping[str, Array]) -> bool:
     except (ComprehensionError, ShapeError):
         return False  # sizes, places or divisors that the function does not take
     floats = [one for one in made if one.dtype.kind == "f"]
-    return any(one.size for one in floats) and all(bool(np.isfinite(one).all()) for one in floats)
+    return (not floats or any(one.size for one in floats)) and all(bool(np.isfinite(one).all()) for one in floats)
 
 
 def _passed(function: TensorFunction, double: TensorFunction, arguments: Any) -> dict[str, Array]:
@@ -250,7 +250,7 @@ def _passed(function: TensorFunction, double: TensorFunction, arguments: Any) ->
     _, tensors = function.bind(arguments, {})
     taken = {name: np.array(tensors[name], double.types[name].numpy) for name in function.parameters}
     results = _joined(_listed(double(*taken.values())))
-    if not results.size:
+    if not results.size and any(function.types[name].is_float for name in function.results):
         raise UsageError(
             "arguments at which results have no elements",
             where=function.name,

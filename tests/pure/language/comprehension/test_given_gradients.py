@@ -263,3 +263,12 @@ def test_a_source_of_two_functions_is_no_gradient() -> None:
 def test_a_parameter_may_be_named_twice() -> None:
     given = squared().with_gradient(LOG_BACK.replace("/ x(i)", "* 2 * x(i)"))
     assert given.gradient("x", "x").results == squared().gradient("x", "x").results == ("d_x",)
+
+
+@pytest.mark.parametrize("options", [{}, {"arguments": (np.ones(3, np.float32),)}])
+def test_the_gradient_of_integers_is_nothing(options: Any) -> None:
+    signs = function("def f(float(N) x) -> (n) { n(i) = x(i) > 0 ? 1 : 0 }")
+    gradient = "def back(float(N) x) -> (d_x) { d_x(i) = 0 * x(i) }"
+    assert signs.with_gradient(gradient, **options).given is not None
+    with pytest.raises(UsageError, match="not the gradient"):
+        signs.with_gradient(gradient.replace("0 *", "0.001 *"), **options)
