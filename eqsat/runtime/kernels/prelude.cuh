@@ -140,12 +140,12 @@ struct Largest<bf16> {
 };
 // A value of more bits as it is held: numbers beyond the type are its largest, so that what is finite stays finite.
 template <class T>
-DEVICE T narrow_held(float x) {
+DEVICE T narrow_finite(float x) {
   const float most = Largest<T>::number;
   return narrow<T>(fabsf(x) < INFINITY ? fminf(fmaxf(x, -most), most) : x);
 }
 template <class T>
-DEVICE T narrow_held(double x) {
+DEVICE T narrow_finite(double x) {
   const double most = Largest<T>::number;
   return narrow<T>(fabs(x) < INFINITY ? fmin(fmax(x, -most), most) : x);
 }

@@ -333,7 +333,7 @@ MALFORMED = {
     "a plan that is no text": (line(plan=3), "plan = 3\n  expected text"),
     "an unknown device": (
         line(environment=replace(HERE, device="tpu")),
-        "no device 'tpu'\n  expected one of c-cpu, nvidia-h200",
+        "no device 'tpu'\n  expected one of c-cpu, numpy-cpu, nvidia-h200",
     ),
     "no environment": (
         line().replace(json.dumps(asdict(HERE)), "3"),

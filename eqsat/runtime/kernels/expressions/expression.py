@@ -52,9 +52,9 @@ def narrowing(dtype: DType, text: str, *, is_held: bool = False) -> str:
     """The text of CUDA C++ for a float32 as an element of fewer bits; one that `is_held` so stays finite where it is.
 
     >>> narrowing(DType.FLOAT16, "x", is_held=True)
-    'narrow_held<f16>(x)'
+    'narrow_finite<f16>(x)'
     """
-    return f"narrow{'_held' if is_held else ''}<{STORED[dtype]}>({text})"
+    return f"narrow{'_finite' if is_held else ''}<{STORED[dtype]}>({text})"
 
 
 def computed(dtype: DType) -> DType:
