@@ -9,7 +9,7 @@ from eqsat.errors import UsageError, nearest
 from eqsat.language.comprehension.extents.affine import Affine, affine
 from eqsat.language.comprehension.functions import TensorFunction
 from eqsat.language.comprehension.gradients.derivatives import ONE, ZERO, inside, partials, replaced
-from eqsat.language.comprehension.gradients.solving import undivided, without_index
+from eqsat.language.comprehension.gradients.solving import in_wide_integers, undivided, without_index
 from eqsat.language.comprehension.gradients.statements import StatementWriter, element_of, moved, needed
 from eqsat.language.comprehension.meaning.scopes import ResolvedEquation
 from eqsat.language.comprehension.meaning.typed import ElementTypes
@@ -346,7 +346,11 @@ class _Gradient(StatementWriter):
             low, high = version.ranges[index]
             if not (own == Name(place) and (low, high) == (0, dim)):
                 guards += [Binary(">=", own, self.size(low)), Binary("<", own, self.size(high))]
-        return solved, [replaced(one, solved) for one in guards], [replaced(one, solved) for one in compared]
+        guards, compared = (
+            [in_wide_integers(replaced(one, solved), self.function.types) for one in some]
+            for some in (guards, compared)
+        )
+        return solved, guards, compared
 
     def _solvable(self, version: _Version, form: Affine, solved: Mapping[str, Expression]) -> str | None:
         """The index that a subscript is solved for: one of the target rather than one that is reduced."""

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from eqsat.language.comprehension.extents.affine import Affine
 from eqsat.language.comprehension.extents.expressions import extent_expression
 from eqsat.language.comprehension.gradients.derivatives import ZERO
-from eqsat.language.comprehension.text.syntax import Binary, Conditional, Expression, Name, Number, Unary, rebuilt
+from eqsat.language.comprehension.text.syntax import (
+    Applied,
+    Binary,
+    Conditional,
+    Expression,
+    Name,
+    Number,
+    Unary,
+    rebuilt,
+)
+from eqsat.language.terms.types import DType
 
 
 def undivided(
@@ -87,3 +97,18 @@ def _without(value: Expression, known: Sequence[Expression]) -> Expression:
 def _exchanged(value: Expression, old: Expression, new: Expression) -> Expression:
     """A value with one expression in place of another one."""
     return new if value == old else rebuilt(value, lambda part: _exchanged(part, old, new))
+
+
+def in_wide_integers(expression: Expression, types: Mapping[str, DType]) -> Expression:
+    """A condition on subscripts with the integers that it reads in 64 bits, as subscripts are computed.
+
+    >>> from eqsat.language.comprehension.text.printer import print_expression
+    >>> sum_ = Binary("+", Applied("at", (Name("i"),)), Number(200))
+    >>> print_expression(in_wide_integers(sum_, {"at": DType.UINT8}))
+    'int64(at(i)) + 200'
+    """
+    dtype = types.get(expression.name) if isinstance(expression, Applied | Name) else None
+    if dtype is None:
+        return rebuilt(expression, lambda one: in_wide_integers(one, types))
+    is_narrow = dtype.is_integer and dtype.itemsize < DType.INT64.itemsize
+    return Applied(DType.INT64.value, (expression,)) if is_narrow else expression
