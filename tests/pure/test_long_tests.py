@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -45,7 +46,8 @@ def test_what_is_listed_runs_with_long_tests_alone():
 
     def collected(marker: str) -> str:
         command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-m", marker, test]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True).stdout
+        environment = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment).stdout
 
     assert test in collected("long")
     assert "1 deselected" in collected("not long")
