@@ -15,7 +15,7 @@ demo: $(READY)
 test: $(READY) browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m "not long"
 
-# The tests that take three seconds or more each: sweeps over all rules, operators and programs, and the pages that take long.
+# The tests that take two seconds or more each: sweeps over all rules, operators and programs, and the pages that take long.
 test-long: $(READY) browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal -q -m long
 

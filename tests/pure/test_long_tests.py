@@ -13,10 +13,10 @@ ROOT = Path(__file__).parents[2]
 TIMES = """\
 ============ slowest durations ============
 12.31s call     tests/pure/test_a.py::test_rules[norm - x]
-2.99s call     tests/pure/test_a.py::test_rules[short]
+1.99s call     tests/pure/test_a.py::test_rules[short]
 4.00s setup    tests/pure/test_b.py::test_first
 9.00s call     tests/pure/test_b.py::test_second
-55.00s call     tests/backend/runtime/c/test_c_sanitized.py::test_no_program
+55.00s call     tests/backend/runtime/c/test_c_sanitized.py::test_no_program[operators]
 """
 
 
