@@ -110,10 +110,10 @@ def autotune(
     kept for `kernel` with the same free sizes.
 
     The search is "genetic" or "random", takes `seconds` seconds at most, and begins with the default options and the
-    fastest known. What `options` state, such as clusters, constraints or no skewing, all candidates have.
-    Candidates whose results are not those of the default ones, but for rounding, are dropped. Ctrl-C ends it with the
-    best so far. CandidateError where nothing could be measured. `kernel_threads` are those that a kernel may use, all
-    cores unless given.
+    fastest known. What `options` state, such as clusters, constraints or no skewing, all candidates have. Candidates
+    whose results are not those of the default ones, but for rounding, are dropped. Ctrl-C ends it with the best so far.
+    UsageError for options that are not by name, CandidateError where nothing could be measured. `kernel_threads` are
+    those that a kernel may use, all cores unless given.
     """
     found = function_of(function)
     inferred, tensors = found.bind(arguments, named)
