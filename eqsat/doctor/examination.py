@@ -80,7 +80,7 @@ class Examination:
 
     @property
     def remedies(self) -> list[str]:
-        """What is to be done, each thing once."""
+        """The remedies of all faults, each once."""
         return list(dict.fromkeys(one.remedy for step in self.done.values() for one in step.faults if one.remedy))
 
     def as_dict(self) -> dict[str, Any]:
@@ -97,7 +97,7 @@ class Examination:
         return one
 
     def _read(self) -> Mapping[str, Any]:
-        """What the file has; nothing where it is no examination. UsageError for one that cannot be read."""
+        """The content of the file; empty where it is no examination. UsageError for one that cannot be read."""
         if self.file is None or not self.file.exists():
             return {}
         reason = unreadable(self.file)
@@ -202,7 +202,7 @@ def _read_lines(out: str, name: str) -> tuple[list[Observation], str]:
 
 
 def _fault(code: int, hung: bool, seconds: float, error: str) -> str | None:
-    """What went wrong with a process as a whole, with the last line of what it said; None where nothing did."""
+    """The fault of a process as a whole, with the last line that it wrote to its errors; None where there is none."""
     last = next((line.strip() for line in reversed(error.splitlines()) if line.strip()), "")
     said = f": {last}" if last else ""
     if hung:

@@ -78,7 +78,7 @@ def test_what_is_written_as_it_stands_leaves_where_it_takes_long():
 
 
 def test_a_case_has_the_times_of_calls_and_of_kernels_alone():
-    pytest.importorskip("openvino")
+    pytest.importorskip("openvino", reason="OpenVINO has no wheel for this system")
     case = OperatorCase(
         "def twice(float(N) x) -> (y) { y(i) = x(i) + x(i) }", lambda x: x + x, lambda x: x + x, {"x": (64,)}
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="ziglang is not installed")
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("ziglang") is None, reason="the extra 'c': make test-zig")
 
 ROOT = Path(__file__).parents[4]
 SCRIPT = """

@@ -74,7 +74,7 @@ def resolved(names: list[str], of_cudnn: bool) -> tuple[str, str] | None:
 
 
 def uses(file: Path) -> Iterator[tuple[str, str, ast.Call | None]]:
-    """What a source uses of packages, and the call where it is one."""
+    """The names of packages that a source uses, and the call where it is one."""
     tree = ast.parse(file.read_text(encoding="utf-8"))
     calls = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
     for node in ast.walk(tree):
@@ -105,7 +105,7 @@ def test_what_the_sources_use_is_found_in_them():
 
 
 def offered() -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """What stand-ins offer, by the module or class that each stands for, without names of their own."""
+    """The names that stand-ins offer, by the module or class that each stands for, without their own."""
     cuda = StandIn()
     cupy = cuda.cupy
     for path, space in (
@@ -173,7 +173,7 @@ def test_the_stand_in_for_cudnn_offers_what_is_there():
 
 
 def assert_takes(said: str, standing: Any, where: str) -> None:
-    """What a stand-in has to be given, the real one can be given: by the names that both have, and else in order."""
+    """Assert that the real one takes the arguments that a stand-in requires: by common names, and else in order."""
     try:
         parameters = [*inspect.signature(standing).parameters.values()]
     except ValueError:

@@ -295,7 +295,7 @@ def test_a_wrong_kernel_is_found() -> None:
 
 
 def test_the_operators_without_a_template_are_these() -> None:
-    """What is here is computed by kernels of its statements, or run by its reference, on CuPy's own functions."""
+    """All that is here is computed by kernels of its statements, or run by its reference, on CuPy's own functions."""
     missing = set()
     for op in OPS:
         found = alone(op, random.Random(op)) if op in NAMES else None
